@@ -1,0 +1,146 @@
+//! One decision, top to bottom.
+
+use crate::decision::{Decision, Kind, Rule, Source, Step, Why};
+use crate::guard::{self, Draft, Look};
+use crate::observation::Observation;
+use crate::reading::{FleetReading, Missing, QueueReading};
+use crate::rules::Rules;
+use crate::state::State;
+use crate::time::{Span, Timestamp};
+
+/// While something waits or starts, look again this soon.
+const ATTENTIVE: Span = Span::from_secs(1);
+
+/// When the policy decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cadence {
+    /// At its own poll; looks in between serve the guards.
+    OwnPoll,
+    /// At every observation: whoever hands them in chose the moments (replay, simulation).
+    EveryLook,
+}
+
+/// Decides how many workers should be running at `now`, given what was seen.
+///
+/// The same rules, state, observation and time always give the same decision. A change that it
+/// asks for stays pending in `state` until [`State::note`] says what became of it.
+pub fn decide(
+    rules: &Rules,
+    state: &mut State,
+    seen: &Observation,
+    cadence: Cadence,
+    now: Timestamp,
+) -> Decision {
+    state.follow_clock(now);
+    let silent = silent_sources(rules, seen, now);
+    let stale_after = rules.stale_after();
+    let Ok(fleet) = seen.fleet.fresh(now, stale_after) else {
+        return hold_blindly(state, &silent, now);
+    };
+    let (bounds, in_window) = guard::controls::bounds_at(rules, now);
+    let look = Look {
+        rules,
+        now,
+        every_look: cadence == Cadence::EveryLook,
+        current: fleet.capacity(),
+        bounds,
+        queue: seen.queue.fresh(now, stale_after).ok(),
+        host: seen.host.fresh(now, stale_after).ok(),
+        fleet,
+    };
+    let mut draft = Draft::new(&look);
+
+    if silent.is_empty() {
+        let wish = rules.policy.wish(&mut state.policy, &look);
+        draft.rule(kind_of(wish.rule, look.current, wish.wanted), wish.rule, wish.wanted, wish.why);
+    }
+    let policy_wanted = draft.wanted;
+
+    guard::unknown::apply(&mut state.unknown, &silent, &look, &mut draft);
+    guard::controls::apply(&mut state.controls, in_window, &look, &mut draft);
+    guard::brake::apply(&mut state.brake, &look, &mut draft);
+    guard::limits::apply(&look, &mut draft);
+    guard::bounds::apply(&mut draft);
+    guard::busy::apply(&look, &mut draft);
+    guard::breaker::apply(&mut state.breaker, &look, &mut draft);
+
+    state.current = Some(look.current);
+    let look_again = next_look(rules, look.queue, fleet);
+    let decision = finish(draft, policy_wanted, look_again, now);
+    state.remember(&decision);
+    decision
+}
+
+/// The sources that this group's decisions need and that do not answer.
+fn silent_sources(rules: &Rules, seen: &Observation, now: Timestamp) -> Vec<(Source, Missing)> {
+    let stale_after = rules.stale_after();
+    let queue = seen.queue.fresh(now, stale_after).err().map(|m| (Source::Queue, m));
+    let host = seen.host.fresh(now, stale_after).err().map(|m| (Source::Host, m));
+    let fleet = seen.fleet.fresh(now, stale_after).err().map(|m| (Source::Fleet, m));
+    let host = host.filter(|_| rules.policy.needs_host());
+    [queue, host, fleet].into_iter().flatten().collect()
+}
+
+/// Without a count of workers there is nothing to add to or take from.
+fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp) -> Decision {
+    state.unknown.watch(true, now);
+    let current = state.current;
+    let number = current.unwrap_or(0);
+    let step = |(source, missing): &(Source, Missing)| Step {
+        rule: Rule::Unknown,
+        before: number,
+        after: number,
+        why: Why::Silent { source: *source, why: missing.to_string() },
+    };
+    let trail: Vec<Step> = silent.iter().map(step).collect();
+    Decision {
+        t: now,
+        current,
+        policy_wanted: current,
+        wanted: current,
+        kind: Kind::Hold,
+        rule: Rule::Unknown,
+        reason: trail.last().map(|s| s.why.to_string()).unwrap_or_default(),
+        trail,
+        victims: Vec::new(),
+        look_again: Some(ATTENTIVE),
+    }
+}
+
+const fn kind_of(rule: Rule, current: u32, wanted: u32) -> Kind {
+    match rule {
+        _ if wanted == current => Kind::Hold,
+        Rule::Emergency => Kind::EmergencyScaleIn,
+        _ if wanted > current => Kind::ScaleOut,
+        _ => Kind::ScaleIn,
+    }
+}
+
+/// Soon while something waits or starts, else at the policy's poll.
+fn next_look(rules: &Rules, queue: Option<&QueueReading>, fleet: &FleetReading) -> Span {
+    let waits = queue.is_none_or(|q| q.waiting > 0);
+    if waits || fleet.starting > 0 {
+        return ATTENTIVE.min(rules.policy.poll());
+    }
+    rules.policy.poll()
+}
+
+/// The rule that had the last word gives the reason: the last one that changed the number, or for
+/// a number that nobody changed the first that spoke.
+fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) -> Decision {
+    let changed = draft.trail.iter().rposition(|s| s.before != s.after);
+    let decisive = draft.trail.get(changed.unwrap_or(0));
+    let kind = if draft.wanted == draft.current { Kind::Hold } else { draft.kind };
+    Decision {
+        t: now,
+        current: Some(draft.current),
+        policy_wanted: Some(policy_wanted),
+        wanted: Some(draft.wanted),
+        kind,
+        rule: decisive.map_or(Rule::Steady, |s| s.rule),
+        reason: decisive.map(|s| s.why.to_string()).unwrap_or_default(),
+        victims: draft.victims,
+        trail: draft.trail,
+        look_again: Some(look_again),
+    }
+}

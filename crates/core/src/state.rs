@@ -1,0 +1,175 @@
+//! All that is remembered from one tick to the next. Versioned and serialisable, so that a restart
+//! changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{Decision, Direction};
+use crate::guard::brake::BrakeState;
+use crate::guard::breaker::BreakerState;
+use crate::guard::unknown::UnknownState;
+use crate::policy::PolicyState;
+use crate::rules::Rules;
+use crate::time::{Span, Timestamp};
+
+/// The version of the layout of [`State`]. A change that old readers misread raises it.
+pub const VERSION: u32 = 1;
+
+/// All that is remembered of one group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// The layout's version.
+    pub version: u32,
+    /// When the group was last looked at.
+    pub seen_at: Option<Timestamp>,
+    /// The number of workers when it was last known.
+    pub current: Option<u32>,
+    /// What the policy remembers.
+    pub policy: PolicyState,
+    /// Since when sources are silent, or answer again.
+    pub unknown: UnknownState,
+    /// Whether the brake is on.
+    pub brake: BrakeState,
+    /// Failures in a row.
+    pub breaker: BreakerState,
+    /// What a person asked for.
+    pub controls: Controls,
+    /// A decision whose outcome is not known yet.
+    pub pending: Option<Pending>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            seen_at: None,
+            current: None,
+            policy: PolicyState::default(),
+            unknown: UnknownState::default(),
+            brake: BrakeState::default(),
+            breaker: BreakerState::default(),
+            controls: Controls::default(),
+            pending: None,
+        }
+    }
+}
+
+/// What a person asked for; it holds until it expires or is taken back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Controls {
+    /// No scaling.
+    pub pause: Option<Pause>,
+    /// A fixed number.
+    pub fixed: Option<Fixed>,
+}
+
+/// No scaling in some direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Which way.
+    pub direction: Direction,
+    /// Until when; for ever if absent.
+    pub until: Option<Timestamp>,
+}
+
+/// A fixed number of workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fixed {
+    /// How many.
+    pub workers: u32,
+    /// Until when; for ever if absent.
+    pub until: Option<Timestamp>,
+}
+
+/// A change that was decided and handed to the target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The number before.
+    pub from: u32,
+    /// The number aimed at.
+    pub to: u32,
+    /// The policy itself wanted to go this way (a guard may have done it alone).
+    pub by_policy: bool,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The target did it.
+    Done,
+    /// The target refused, failed or did not answer in time.
+    Failed,
+}
+
+impl State {
+    /// Remembers what became of the last change, if one was decided.
+    pub fn note(&mut self, outcome: Outcome, now: Timestamp) {
+        let Some(pending) = self.pending.take() else { return };
+        match outcome {
+            Outcome::Done => {
+                self.breaker.action_succeeded();
+                if pending.by_policy {
+                    self.policy.acted(&pending);
+                }
+            }
+            Outcome::Failed => self.breaker.action_failed(now),
+        }
+    }
+
+    /// Prepares a stored state for use after a restart at `now`.
+    ///
+    /// A change whose outcome nobody saw counts as done, so that its cooldown is kept. Nothing is
+    /// known of the time in between: if it was longer than a reading may be old, it counts as an
+    /// outage, and the time without work starts anew.
+    pub fn resume(&mut self, rules: &Rules, now: Timestamp) {
+        if let Some(pending) = &self.pending {
+            let at = pending.at;
+            self.note(Outcome::Done, at);
+        }
+        let Some(seen_at) = self.seen_at else { return };
+        if now < seen_at {
+            self.shift(now.since(seen_at));
+        } else if now.since(seen_at) > rules.stale_after() {
+            self.policy.forget_idleness();
+            self.unknown.interrupted(now);
+        }
+    }
+
+    /// Notes the time of a look. If the clock went back, remembered times move back with it, so that
+    /// no wait gets longer and none counts as over.
+    pub(crate) fn follow_clock(&mut self, now: Timestamp) {
+        if let Some(seen_at) = self.seen_at
+            && now < seen_at
+        {
+            self.shift(now.since(seen_at));
+        }
+        self.seen_at = Some(now);
+    }
+
+    /// Moves every remembered time by `delta`, after the clock was set by as much.
+    pub fn shift(&mut self, delta: Span) {
+        let later = |t: &mut Option<Timestamp>| *t = t.map(|t| t.plus(delta));
+        later(&mut self.seen_at);
+        self.policy.times().into_iter().for_each(later);
+        self.unknown.times().into_iter().for_each(later);
+        self.brake.times().into_iter().for_each(later);
+        self.breaker.times().into_iter().for_each(later);
+        if let Some(pending) = &mut self.pending {
+            pending.at = pending.at.plus(delta);
+        }
+    }
+
+    /// Keeps a decided change until its outcome is known.
+    pub(crate) fn remember(&mut self, decision: &Decision) {
+        self.pending = decision.change().map(|(from, to)| {
+            let policy_wanted = decision.policy_wanted.unwrap_or(from);
+            let by_policy =
+                (to > from && policy_wanted > from) || (to < from && policy_wanted < from);
+            Pending { at: decision.t, from, to, by_policy }
+        });
+    }
+}
