@@ -1,1 +1,23 @@
-//! x
+//! Headcount: decides how many queue workers should be running, makes it so, and says why.
+//!
+//! The way of one tick: [`group`] observes (through [`queues`], [`hosts`] and [`targets`]), asks
+//! `headcount_core::decide`, records the decision in the [`store`] and lets the target act, if the
+//! [`lease`] is held.
+
+pub mod busy_map;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod daemon;
+pub mod finding;
+pub mod group;
+pub mod hosts;
+pub mod lease;
+pub mod limits;
+pub mod queues;
+mod registry;
+pub mod secret;
+pub mod store;
+pub mod targets;
+pub mod telemetry;
+pub mod web;

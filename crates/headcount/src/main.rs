@@ -1,2 +1,3 @@
-//! x
+//! The headcount program.
+
 fn main() {}

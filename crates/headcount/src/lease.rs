@@ -1,0 +1,118 @@
+//! At most one actor per group. Whoever holds the lease may act; its token grows with every new
+//! holder, so that a late order of an old one can be told apart.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+/// A right to act that at most one holder has.
+#[async_trait]
+pub trait Lease: Send {
+    /// Takes or keeps the lease: its token, or who else holds it.
+    async fn hold(&mut self) -> Result<u64, Held>;
+}
+
+/// Somebody else holds the lease, or nobody can.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Held(pub String);
+
+/// A lease on one host: a lock on a file, which the kernel releases when the process ends.
+#[derive(Debug)]
+pub struct FileLease {
+    path: PathBuf,
+    held: Option<(File, u64)>,
+}
+
+impl FileLease {
+    /// The lease for `what` (a target's [`crate::targets::Target::scales`]) in `folder`.
+    pub fn new(folder: &Path, what: &str) -> Self {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let name: String = what.chars().map(safe).take(150).collect();
+        Self { path: folder.join(format!("{name}.lease")), held: None }
+    }
+
+    /// Whether the held file is still the one at the path: somebody may have deleted it.
+    fn is_in_place(&self, file: &File) -> bool {
+        let (Ok(ours), Ok(there)) = (file.metadata(), std::fs::metadata(&self.path)) else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+    }
+
+    fn take(&self) -> Result<(File, u64), Held> {
+        let broken = |e: std::io::Error| {
+            Held(format!("lease file {} cannot be used: {e}", self.path.display()))
+        };
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder).map_err(broken)?;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&self.path).map_err(broken)?;
+        let mut text = String::new();
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let _ = file.read_to_string(&mut text);
+                let holder = text.split_whitespace().nth(1).unwrap_or("unknown");
+                return Err(Held(format!("held by process {holder}")));
+            }
+            Err(TryLockError::Error(e)) => return Err(broken(e)),
+        }
+        file.read_to_string(&mut text).map_err(broken)?;
+        let last: u64 = text.split_whitespace().next().and_then(|t| t.parse().ok()).unwrap_or(0);
+        let token = last.saturating_add(1);
+        file.seek(SeekFrom::Start(0)).map_err(broken)?;
+        file.set_len(0).map_err(broken)?;
+        writeln!(file, "{token} {}", std::process::id()).map_err(broken)?;
+        Ok((file, token))
+    }
+}
+
+#[async_trait]
+impl Lease for FileLease {
+    async fn hold(&mut self) -> Result<u64, Held> {
+        if let Some((file, token)) = &self.held
+            && self.is_in_place(file)
+        {
+            return Ok(*token);
+        }
+        self.held = None;
+        let (file, token) = self.take()?;
+        self.held = Some((file, token));
+        Ok(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_holds_and_the_next_gets_a_higher_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = FileLease::new(folder.path(), "compose:shop/worker");
+        let mut second = FileLease::new(folder.path(), "compose:shop/worker");
+        assert_eq!(first.hold().await, Ok(1));
+        assert_eq!(first.hold().await, Ok(1));
+        let refused = second.hold().await.unwrap_err();
+        assert_eq!(refused.0, format!("held by process {}", std::process::id()));
+        drop(first);
+        assert_eq!(second.hold().await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn a_deleted_lease_file_is_a_lost_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = FileLease::new(folder.path(), "g");
+        let mut second = FileLease::new(folder.path(), "g");
+        assert_eq!(first.hold().await, Ok(1));
+        std::fs::remove_file(folder.path().join("g.lease")).unwrap();
+        assert!(second.hold().await.is_ok());
+        assert!(first.hold().await.is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! The list of connectors of one sort, expanded into the enum of the file format (and so its JSON
+//! Schema) and the constructor.
+
+/// Expands `Variant(Config)` lines into an externally tagged enum: `queue: { bull: {...} }`.
+///
+/// Each config type has `problems(&self) -> Vec<(String, String)>` (key and what is wrong) and
+/// `open(&self, &Place) -> anyhow::Result<Box<dyn Trait>>`, which does no I/O on the network.
+macro_rules! registry {
+    (
+        $(#[$meta:meta])*
+        $name:ident => $trait:ident { $($(#[$doc:meta])* $variant:ident($config:ty),)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        pub enum $name {
+            $($(#[$doc])* $variant($config),)*
+        }
+
+        impl $name {
+            /// Everything in it that makes no sense, as (key, what is wrong and what to do).
+            pub fn problems(&self) -> Vec<(String, String)> {
+                match self { $(Self::$variant(config) => config.problems(),)* }
+            }
+
+            /// Makes the connector.
+            ///
+            /// # Errors
+            /// A file that it needs, a secret's for example, cannot be read.
+            pub fn open(&self, place: &crate::config::Place) -> anyhow::Result<Box<dyn $trait>> {
+                match self { $(Self::$variant(config) => config.open(place),)* }
+            }
+        }
+    };
+}
+
+pub(crate) use registry;

@@ -1,0 +1,144 @@
+//! Targets: what runs the workers and changes their number. A new kind is one file and one line in
+//! the list below.
+
+pub mod compose;
+pub mod dry_run;
+pub mod process;
+pub mod script;
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use headcount_core::{FleetReading, Kind, Missing};
+
+use crate::finding::Finding;
+use crate::queues::Identity;
+use crate::registry::registry;
+
+registry! {
+    /// What runs the workers.
+    TargetConfig => Target {
+        /// A service of a Docker Compose project.
+        Compose(compose::ComposeConfig),
+        /// Looks, but changes nothing.
+        DryRun(dry_run::DryRunConfig),
+        /// Child processes of Headcount.
+        Process(process::ProcessConfig),
+        /// A program of yours that is told the number.
+        Script(script::ScriptConfig),
+    }
+}
+
+/// What runs the workers and changes their number.
+#[async_trait]
+pub trait Target: Send {
+    /// How far it can keep busy workers safe.
+    fn promise(&self) -> Promise;
+
+    /// What it scales, the same for everyone who scales the same thing: the lease's key.
+    fn scales(&self) -> String;
+
+    /// Whether its actions are only pretended.
+    fn is_dry(&self) -> bool {
+        false
+    }
+
+    /// How many workers there are, one by one where it can list them.
+    ///
+    /// # Errors
+    /// Why there is no credible answer.
+    async fn status(&mut self) -> Result<FleetSeen, Missing>;
+
+    /// Makes the change. Returns when it is under way: starting workers may still start, and
+    /// victims may still finish their job in the background, reported as draining until then.
+    ///
+    /// # Errors
+    /// What went wrong. Nothing may be assumed then; the next status tells.
+    async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError>;
+
+    /// What a person setting it up should know, each with its fix.
+    async fn check(&mut self) -> Vec<Finding>;
+
+    /// Headcount ends. Most targets leave their workers running.
+    async fn close(&mut self) {}
+}
+
+/// How far a target can keep busy workers safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// It removes exactly the chosen workers.
+    ExactVictims,
+    /// It picks itself, but never kills one before it has drained.
+    DrainedVictims,
+    /// It is only told a number.
+    NumberOnly,
+}
+
+/// What one look at a target shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetSeen {
+    /// The workers.
+    pub reading: FleetReading,
+    /// Other names of the listed workers, by [`headcount_core::reading::Worker::id`].
+    pub known_as: HashMap<String, Vec<Identity>>,
+}
+
+/// A change to make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// The group it is for.
+    pub group: String,
+    /// The number of workers when it was decided (ready + starting).
+    pub from: u32,
+    /// The number to reach.
+    pub to: u32,
+    /// The workers that may go, best first; a target that removes exact victims removes these and
+    /// no others. Empty for a scale-out, or where only a count is known.
+    pub victims: Vec<String>,
+    /// What kind of change it is.
+    pub kind: Kind,
+    /// Why, for people.
+    pub reason: String,
+    /// The lease's fencing token: it grows with every new holder.
+    pub token: u64,
+}
+
+/// What a target did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scaled {
+    /// Workers that were started, by id where known at once.
+    pub started: Vec<String>,
+    /// Workers that were removed or told to go.
+    pub removed: Vec<String>,
+    /// One line for the event: which were chosen and why, what the back end said.
+    pub note: String,
+}
+
+/// Why a change did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The back end cannot be reached.
+    #[error("{back_end} cannot be reached: {detail}")]
+    Unreachable {
+        /// Which back end.
+        back_end: String,
+        /// What the network said.
+        detail: String,
+    },
+    /// The back end did not answer in time.
+    #[error("{what} did not finish within {seconds} s")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The back end refused or failed.
+    #[error("{what}: {detail}")]
+    Failed {
+        /// What was tried.
+        what: String,
+        /// What the back end said, cut to a few lines, without secrets.
+        detail: String,
+    },
+}

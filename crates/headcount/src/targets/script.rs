@@ -1,0 +1,48 @@
+//! Script.
+
+use async_trait::async_trait;
+use headcount_core::Missing;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::Place;
+use crate::finding::Finding;
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
+
+/// Script.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScriptConfig {}
+
+impl ScriptConfig {
+    /// See [`crate::registry`].
+    pub fn problems(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// See [`crate::registry`].
+    pub fn open(&self, _place: &Place) -> anyhow::Result<Box<dyn Target>> {
+        Ok(Box::new(Script))
+    }
+}
+
+struct Script;
+
+#[async_trait]
+impl Target for Script {
+    fn promise(&self) -> Promise {
+        Promise::NumberOnly
+    }
+    fn scales(&self) -> String {
+        "script".into()
+    }
+    async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        Ok(FleetSeen::default())
+    }
+    async fn scale(&mut self, _order: &Order) -> Result<Scaled, TargetError> {
+        Ok(Scaled::default())
+    }
+    async fn check(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
+}
