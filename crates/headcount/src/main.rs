@@ -1,3 +1,16 @@
 //! The headcount program.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use headcount::cli::Cli;
+
+fn main() -> ExitCode {
+    match Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            headcount::telemetry::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests against the real thing: Redis, Docker, processes. `./test.sh` installs what they need.
+
+mod support;
