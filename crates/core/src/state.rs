@@ -106,6 +106,11 @@ pub enum Outcome {
 }
 
 impl State {
+    /// Smoothed CPU in percent, as the policy or the brake last had it.
+    pub fn cpu_ema(&self) -> Option<f64> {
+        self.policy.cpu_aware.ema.value().or(self.brake.cpu_ema.value())
+    }
+
     /// Remembers what became of the last change, if one was decided.
     pub fn note(&mut self, outcome: Outcome, now: Timestamp) {
         let Some(pending) = self.pending.take() else { return };

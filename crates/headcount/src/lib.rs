@@ -14,6 +14,7 @@ pub mod group;
 pub mod hosts;
 pub mod lease;
 pub mod limits;
+pub mod metrics_list;
 pub mod queues;
 mod registry;
 pub mod secret;

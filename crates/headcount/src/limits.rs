@@ -12,3 +12,19 @@ pub const SECRET_BYTES: u64 = 64 << 10;
 pub const OUTPUT_BYTES: usize = 8 << 10;
 /// Samples and events are kept this long unless configured, days.
 pub const KEEP_DAYS: u32 = 30;
+/// Events kept in memory while the store cannot be written.
+pub const BUFFERED_EVENTS: usize = 1_000;
+/// Samples kept in memory while the store cannot be written.
+pub const BUFFERED_SAMPLES: usize = 10_000;
+/// Somebody else acts for a group: ask again after this long.
+pub const STAND_BY: headcount_core::Span = headcount_core::Span::from_secs(2);
+/// Between two looks at least this long passes, whatever wakes the loop.
+pub const LEAST_REST: Duration = Duration::from_millis(100);
+/// Ticks that a slow watcher may fall behind before it misses some.
+pub const TICKS_BEHIND: usize = 1_024;
+/// The store is flushed this often.
+pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
+/// The configuration file is compared with the one in use this often.
+pub const RELOAD_EVERY: Duration = Duration::from_secs(2);
+/// At the end, groups may take this long beyond their targets' own limits.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(10 * 60);

@@ -3,7 +3,7 @@
 pub mod file;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use headcount_core::{Rules, Span};
 
@@ -22,6 +22,24 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// How many days samples and events are kept.
     pub keep_days: u32,
+}
+
+impl Config {
+    /// The group with this name.
+    pub fn group(&self, name: &str) -> Option<&GroupConfig> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+}
+
+impl GroupConfig {
+    /// Where its connectors are, with state under `state_dir`.
+    pub fn place(&self, state_dir: &Path) -> Place {
+        Place {
+            group: self.name.clone(),
+            state_dir: state_dir.join(&self.name),
+            base_dir: self.base_dir.clone(),
+        }
+    }
 }
 
 /// One group of identical workers.

@@ -1,5 +1,7 @@
 //! The machine that the workers run on: CPU, memory, pressure, limits.
 
+pub mod sockets;
+
 use headcount_core::{HostReading, Reading, Silence, Span, Timestamp};
 
 /// Samples the machine in the background, so that no tick has to wait for it.

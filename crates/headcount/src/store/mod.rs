@@ -1,1 +1,530 @@
-//! store/mod.
+//! What Headcount remembers across restarts, in one SQLite file: each group's state, the events,
+//! samples of what was seen, and what people asked for. If the file cannot be written, Headcount
+//! goes on, says so, and writes what it kept once it can.
+
+mod schema;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headcount_core::state::{Controls, VERSION};
+use headcount_core::{Decision, Observation, Outcome, Span, State, Timestamp};
+use rusqlite::{Connection, OpenFlags, params};
+use serde::Serialize;
+
+use crate::clock;
+use crate::limits::{BUFFERED_EVENTS, BUFFERED_SAMPLES};
+
+/// The store of one Headcount.
+#[derive(Debug)]
+pub struct Store {
+    inner: Mutex<Inner>,
+}
+
+/// A decision that changed, or failed to change, a number of workers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// When it was decided.
+    pub t: Timestamp,
+    /// Which group.
+    pub group: String,
+    /// It was only pretended.
+    pub dry: bool,
+    /// What became of it; absent while it is under way, or if Headcount was killed meanwhile.
+    pub outcome: Option<Outcome>,
+    /// What the target said.
+    pub note: String,
+    /// What was seen.
+    pub observation: Observation,
+    /// What was decided, and why.
+    pub decision: Decision,
+}
+
+/// What was seen and decided last in a group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Latest {
+    /// Which group.
+    pub group: String,
+    /// What was seen.
+    pub observation: Observation,
+    /// What was decided, and why.
+    pub decision: Decision,
+    /// What is remembered.
+    pub state: State,
+}
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    keep: Span,
+    db: Option<Connection>,
+    tried_at: Option<Instant>,
+    trouble: Option<String>,
+    cleaned_at: Option<Instant>,
+    events: VecDeque<Event>,
+    latest: HashMap<String, Latest>,
+    samples: VecDeque<Sample>,
+    sampled: HashMap<String, Sample>,
+    controls: HashMap<String, Controls>,
+    controls_read_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    group: String,
+    t: Timestamp,
+    queue: Option<(u64, u64, Option<Span>, Option<u64>)>,
+    fleet: Option<(u32, u32, u32, Option<u32>)>,
+    host: Option<(f64, Option<f64>)>,
+    cpu_ema: Option<f64>,
+    wanted: Option<u32>,
+}
+
+/// A sample is written when its numbers changed, or after this long.
+const SAMPLE_AT_LEAST_EVERY: Span = Span::from_secs(10);
+/// A file that could not be opened is tried again after this long.
+const RETRY: Duration = Duration::from_secs(5);
+/// What people asked for is read again after this long.
+const CONTROLS_AGE: Duration = Duration::from_millis(500);
+/// Old rows are removed this often.
+const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+
+impl Store {
+    /// The store in `folder`, made if it is not there. Never fails: trouble is told by
+    /// [`Store::trouble`] and mended as soon as its cause is gone.
+    pub fn open(folder: &Path, keep_days: u32) -> Self {
+        let mut inner = Inner::new(folder, keep_days);
+        inner.connect();
+        Self { inner: Mutex::new(inner) }
+    }
+
+    /// The store that a daemon keeps in `folder`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn open_existing(folder: &Path) -> anyhow::Result<Self> {
+        let mut inner = Inner::new(folder, crate::limits::KEEP_DAYS);
+        anyhow::ensure!(
+            inner.path.exists(),
+            "there is no {}: is `headcount run` using another --state-dir, or not running yet?",
+            inner.path.display()
+        );
+        inner.connect();
+        match inner.trouble.take() {
+            Some(trouble) => anyhow::bail!("{trouble}"),
+            None => Ok(Self { inner: Mutex::new(inner) }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What keeps the store from being written, if anything does.
+    pub fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// The state a group had when it was last written; `None` if there is none, or none that this
+    /// version understands.
+    pub fn load(&self, group: &str) -> Option<State> {
+        let mut inner = self.lock();
+        inner.write();
+        let buffered = inner.latest.get(group).cloned();
+        let state = buffered.or_else(|| inner.latest_from_file(Some(group)).pop())?.state;
+        if state.version != VERSION {
+            tracing::warn!(
+                "the stored state of {group} has layout {}: starting anew",
+                state.version
+            );
+            return None;
+        }
+        Some(state)
+    }
+
+    /// Keeps what was seen and decided. A change is written at once, before it is acted on, with
+    /// the state that remembers it; everything else goes with the next [`Store::flush`].
+    pub fn record(
+        &self,
+        group: &str,
+        dry: bool,
+        observation: &Observation,
+        decision: &Decision,
+        state: &State,
+    ) {
+        let mut inner = self.lock();
+        inner.sample(group, observation, decision, state);
+        let latest = Latest {
+            group: group.into(),
+            observation: observation.clone(),
+            decision: decision.clone(),
+            state: state.clone(),
+        };
+        inner.latest.insert(group.into(), latest);
+        if decision.change().is_some() {
+            let event = Event {
+                t: decision.t,
+                group: group.into(),
+                dry,
+                outcome: None,
+                note: String::new(),
+                observation: observation.clone(),
+                decision: decision.clone(),
+            };
+            inner.events.push_back(event);
+            inner.write();
+        }
+    }
+
+    /// Keeps what became of a change, and the state that knows it.
+    pub fn settle(&self, group: &str, t: Timestamp, outcome: Outcome, note: &str, state: &State) {
+        let mut inner = self.lock();
+        if let Some(latest) = inner.latest.get_mut(group) {
+            latest.state = state.clone();
+        }
+        let buffered = inner.events.iter_mut().find(|e| e.group == group && e.t == t);
+        if let Some(event) = buffered {
+            event.outcome = Some(outcome);
+            event.note = note.into();
+        } else {
+            inner.with(|db| {
+                let sql = "UPDATE events SET outcome = ?1, note = ?2 WHERE name = ?3 AND t_ms = ?4";
+                db.execute(sql, params![outcome_name(outcome), note, group, t.as_millis()])
+            });
+        }
+        inner.write();
+    }
+
+    /// Writes what is buffered. Call it every second or two.
+    pub fn flush(&self) {
+        self.lock().write();
+    }
+
+    /// What people asked for in a group. Read from the file at most twice a second.
+    pub fn controls(&self, group: &str) -> Controls {
+        let mut inner = self.lock();
+        if inner.controls_read_at.is_none_or(|at| at.elapsed() >= CONTROLS_AGE) {
+            inner.controls_read_at = Some(Instant::now());
+            if let Some(controls) = inner.with(read_controls) {
+                inner.controls = controls;
+            }
+        }
+        inner.controls.get(group).cloned().unwrap_or_default()
+    }
+
+    /// Keeps what people ask for in a group, in place of what they asked for before.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_controls(&self, group: &str, controls: &Controls) -> anyhow::Result<()> {
+        let json = serde_json::to_string(controls)?;
+        let mut inner = self.lock();
+        inner.controls_read_at = None;
+        let written = inner.with(|db| {
+            let sql = "INSERT OR REPLACE INTO controls (name, controls) VALUES (?1, ?2)";
+            db.execute(sql, [group, &json])
+        });
+        match written {
+            Some(_) => Ok(()),
+            None => anyhow::bail!("{}", inner.trouble.clone().unwrap_or_default()),
+        }
+    }
+
+    /// What was seen and decided last, of every group or of one.
+    pub fn latest(&self, group: Option<&str>) -> Vec<Latest> {
+        let mut inner = self.lock();
+        inner.write();
+        inner.latest_from_file(group)
+    }
+
+    /// The last events, newest first.
+    pub fn events(&self, group: Option<&str>, since: Option<Timestamp>, limit: u32) -> Vec<Event> {
+        let since = since.map_or(i64::MIN, Timestamp::as_millis);
+        let mut inner = self.lock();
+        inner.write();
+        let read = inner.with(|db| {
+            let sql = "SELECT t_ms, name, dry, outcome, note, observation, decision FROM events
+                       WHERE (?1 IS NULL OR name = ?1) AND t_ms >= ?2
+                       ORDER BY t_ms DESC, id DESC LIMIT ?3";
+            let mut query = db.prepare_cached(sql)?;
+            let rows = query.query_map(params![group, since, limit], event_of)?;
+            rows.collect::<Result<Vec<_>, _>>()
+        });
+        read.unwrap_or_default()
+    }
+}
+
+impl Inner {
+    fn new(folder: &Path, keep_days: u32) -> Self {
+        Self {
+            path: folder.join("state.db"),
+            keep: Span::from_hours(24 * i64::from(keep_days)),
+            db: None,
+            tried_at: None,
+            trouble: None,
+            cleaned_at: None,
+            events: VecDeque::new(),
+            latest: HashMap::new(),
+            samples: VecDeque::new(),
+            sampled: HashMap::new(),
+            controls: HashMap::new(),
+            controls_read_at: None,
+        }
+    }
+
+    /// Opens the file, unless that was tried a moment ago.
+    fn connect(&mut self) {
+        if self.db.is_some() || self.tried_at.is_some_and(|at| at.elapsed() < RETRY) {
+            return;
+        }
+        self.tried_at = Some(Instant::now());
+        match open(&self.path) {
+            Ok(db) => self.db = Some(db),
+            Err(why) => self.complain(&why),
+        }
+    }
+
+    /// Runs `work` on the file; on an error remembers the trouble and gives nothing.
+    fn with<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+        self.connect();
+        match work(self.db.as_ref()?) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.complain(&error.to_string());
+                // A damaged or vanished file needs a new connection; a full disk does not mind one.
+                self.db = None;
+                None
+            }
+        }
+    }
+
+    fn complain(&mut self, why: &str) {
+        let trouble = format!("{} cannot be used: {why}", self.path.display());
+        if self.trouble.as_deref() != Some(&trouble) {
+            tracing::warn!(
+                "{trouble}; going on, nothing is remembered across a restart until it can"
+            );
+        }
+        self.trouble = Some(trouble);
+    }
+
+    fn recovered(&mut self) {
+        if self.trouble.take().is_some() {
+            tracing::info!("{} can be written again", self.path.display());
+        }
+    }
+
+    fn sample(&mut self, group: &str, seen: &Observation, decision: &Decision, state: &State) {
+        let sample = Sample {
+            group: group.into(),
+            t: decision.t,
+            queue: seen
+                .queue
+                .value()
+                .map(|q| (q.waiting, q.active, q.oldest_wait, q.finished_total)),
+            fleet: seen.fleet.value().map(|f| (f.ready, f.starting, f.draining, f.busy)),
+            host: seen.host.value().map(|h| (h.cpu_raw, h.mem)),
+            cpu_ema: state.cpu_ema(),
+            wanted: decision.wanted,
+        };
+        let fresh = self.sampled.get(group).is_some_and(|last| {
+            let same = (&last.queue, &last.fleet, last.wanted)
+                == (&sample.queue, &sample.fleet, sample.wanted);
+            same && sample.t.since(last.t) < SAMPLE_AT_LEAST_EVERY
+        });
+        if fresh {
+            return;
+        }
+        self.sampled.insert(group.into(), sample.clone());
+        self.samples.push_back(sample);
+        if self.samples.len() > BUFFERED_SAMPLES {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Writes everything that is buffered in one transaction; keeps it if that fails.
+    fn write(&mut self) {
+        if self.events.is_empty() && self.latest.is_empty() && self.samples.is_empty() {
+            return;
+        }
+        while self.events.len() > BUFFERED_EVENTS {
+            self.events.pop_front();
+        }
+        let (events, latest) = (std::mem::take(&mut self.events), std::mem::take(&mut self.latest));
+        let samples = std::mem::take(&mut self.samples);
+        let written = self.with(|db| write_all(db, &events, &latest, &samples));
+        if written.is_some() {
+            self.recovered();
+            self.clean();
+        } else {
+            (self.events, self.latest, self.samples) = (events, latest, samples);
+        }
+    }
+
+    /// Removes what is older than the user keeps.
+    fn clean(&mut self) {
+        if self.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
+            return;
+        }
+        self.cleaned_at = Some(Instant::now());
+        let oldest = clock::now().plus(-self.keep).as_millis();
+        self.with(|db| {
+            db.execute("DELETE FROM samples WHERE t_ms < ?1", [oldest])?;
+            db.execute("DELETE FROM events WHERE t_ms < ?1", [oldest])
+        });
+    }
+
+    fn latest_from_file(&mut self, group: Option<&str>) -> Vec<Latest> {
+        let read = self.with(|db| {
+            let sql = "SELECT name, observation, decision, state FROM groups
+                       WHERE (?1 IS NULL OR name = ?1) ORDER BY name";
+            let mut query = db.prepare_cached(sql)?;
+            let rows = query.query_map([group], |row| {
+                Ok(Latest {
+                    group: row.get(0)?,
+                    observation: json(row, 1)?,
+                    decision: json(row, 2)?,
+                    state: json(row, 3)?,
+                })
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        });
+        read.unwrap_or_default()
+    }
+}
+
+fn open(path: &Path) -> Result<Connection, String> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let broken = |e: rusqlite::Error| e.to_string();
+    let mut db = Connection::open_with_flags(path, flags).map_err(broken)?;
+    db.busy_timeout(Duration::from_millis(500)).map_err(broken)?;
+    db.pragma_update(None, "journal_mode", "WAL").map_err(broken)?;
+    db.pragma_update(None, "synchronous", "NORMAL").map_err(broken)?;
+    schema::migrate(&mut db)?;
+    Ok(db)
+}
+
+fn write_all(
+    db: &Connection,
+    events: &VecDeque<Event>,
+    latest: &HashMap<String, Latest>,
+    samples: &VecDeque<Sample>,
+) -> rusqlite::Result<()> {
+    let change = db.unchecked_transaction()?;
+    for event in events {
+        let (from, to) = event.decision.change().unwrap_or_default();
+        change
+            .prepare_cached(
+                "INSERT INTO events (t_ms, name, kind, from_n, to_n, dry, outcome, note,
+                 observation, decision) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                event.t.as_millis(),
+                event.group,
+                event.decision.kind.name(),
+                from,
+                to,
+                event.dry,
+                event.outcome.map(outcome_name),
+                event.note,
+                text(&event.observation)?,
+                text(&event.decision)?,
+            ])?;
+    }
+    for latest in latest.values() {
+        change
+            .prepare_cached(
+                "INSERT OR REPLACE INTO groups (name, t_ms, state, observation, decision)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                latest.group,
+                latest.decision.t.as_millis(),
+                text(&latest.state)?,
+                text(&latest.observation)?,
+                text(&latest.decision)?,
+            ])?;
+    }
+    for sample in samples {
+        write_sample(&change, sample)?;
+    }
+    change.commit()
+}
+
+fn write_sample(db: &Connection, sample: &Sample) -> rusqlite::Result<usize> {
+    let (waiting, active, oldest, finished) =
+        sample.queue.map_or((None, None, None, None), |(waiting, active, oldest, finished)| {
+            (Some(waiting), Some(active), oldest, finished)
+        });
+    let count = |n: Option<u64>| n.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+    let oldest = oldest.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
+    let fleet = sample.fleet;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO samples (name, t_ms, waiting, active, oldest_ms, finished, ready,
+         starting, draining, busy, cpu_raw, mem, cpu_ema, wanted)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?
+    .execute(params![
+        sample.group,
+        sample.t.as_millis(),
+        count(waiting),
+        count(active),
+        oldest,
+        count(finished),
+        fleet.map(|f| f.0),
+        fleet.map(|f| f.1),
+        fleet.map(|f| f.2),
+        fleet.and_then(|f| f.3),
+        sample.host.map(|h| h.0),
+        sample.host.and_then(|h| h.1),
+        sample.cpu_ema,
+        sample.wanted,
+    ])
+}
+
+fn read_controls(db: &Connection) -> rusqlite::Result<HashMap<String, Controls>> {
+    let mut query = db.prepare_cached("SELECT name, controls FROM controls")?;
+    let rows = query.query_map([], |row| Ok((row.get(0)?, json(row, 1)?)))?;
+    rows.collect()
+}
+
+fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
+    let outcome: Option<String> = row.get(3)?;
+    Ok(Event {
+        t: Timestamp::from_millis(row.get(0)?),
+        group: row.get(1)?,
+        dry: row.get(2)?,
+        outcome: outcome.map(|name| if name == "done" { Outcome::Done } else { Outcome::Failed }),
+        note: row.get(4)?,
+        observation: json(row, 5)?,
+        decision: json(row, 6)?,
+    })
+}
+
+const fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Failed => "failed",
+    }
+}
+
+fn text<T: Serialize>(value: &T) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
+}
+
+fn json<T: serde::de::DeserializeOwned>(
+    row: &rusqlite::Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text).map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
+    })
+}
