@@ -1,6 +1,11 @@
 //! The wall clock: the one place that reads it.
 
+use std::sync::Arc;
+
 use headcount_core::{Span, Timestamp};
+
+/// A wall clock; tests hand in one of their own.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The time now.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::config::{Config, GroupConfig};
 use crate::group::{Group, Parts, Tick};
 use crate::hosts::HostWatch;
@@ -81,6 +82,7 @@ impl Shared {
     /// A file that a connector needs cannot be read.
     pub fn open(&self, config: &GroupConfig) -> anyhow::Result<Group> {
         let place = config.place(&self.state_dir);
+        let host = self.host.clone();
         let mut target = config.target.open(&place)?;
         if self.dry_run && !target.is_dry() {
             target = dry_run::over(target);
@@ -94,12 +96,13 @@ impl Shared {
             rules: config.rules.clone(),
             look: config.look,
             queue: config.queue.open(&place)?,
-            host: self.host.clone(),
+            host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),
             lease: Box::new(FileLease::new(&lease_folder(), &target.scales())),
             target,
             metrics_list,
             ticks: self.ticks.clone(),
+            clock: Arc::new(clock::now),
         }))
     }
 }

@@ -1,24 +1,26 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use headcount_core::{
-    Cadence, Decision, FleetReading, Missing, Observation, Outcome, QueueReading, Reading, Rule,
-    Rules, Silence, Span, State, Timestamp, decide,
+    Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
+    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use crate::busy_map::BusyMap;
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::daemon::Stop;
-use crate::hosts::HostWatch;
 use crate::lease::Lease;
 use crate::limits::{LEAST_REST, LOOK_TIMEOUT, STAND_BY};
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
 use crate::store::Store;
 use crate::targets::{FleetSeen, Order, Target};
+
+/// Reads the host: see [`crate::hosts::HostWatch::read`].
+pub type ReadHost = Arc<dyn Fn(Timestamp, Span) -> Reading<HostReading> + Send + Sync>;
 
 /// What a group is made of.
 pub struct Parts {
@@ -32,8 +34,8 @@ pub struct Parts {
     pub queue: Box<dyn Queue>,
     /// What runs the workers.
     pub target: Box<dyn Target>,
-    /// The machine.
-    pub host: HostWatch,
+    /// What the machine says at a time; CPU also averaged over the span before it.
+    pub host: ReadHost,
     /// Where everything is kept.
     pub store: Arc<Store>,
     /// The right to act.
@@ -42,6 +44,8 @@ pub struct Parts {
     pub metrics_list: Option<MetricsListWriter>,
     /// Who watches: metrics, views.
     pub ticks: broadcast::Sender<Arc<Tick>>,
+    /// The wall clock.
+    pub clock: Clock,
 }
 
 /// One tick, for those who watch.
@@ -112,7 +116,7 @@ impl Group {
         };
         let mut state = self.take_up();
         let seen = self.observe().await;
-        let now = clock::now();
+        let now = self.now();
         state.controls = self.parts.store.controls(&self.parts.name);
 
         let decision = decide(&self.parts.rules, &mut state, &seen, Cadence::OwnPoll, now);
@@ -125,12 +129,16 @@ impl Group {
         decision.look_again.unwrap_or(self.parts.look).min(self.parts.look)
     }
 
+    fn now(&self) -> Timestamp {
+        (self.parts.clock)()
+    }
+
     /// Somebody else acts: forget what we knew, so that we start from what they wrote.
     fn stand_by(&mut self, held: String) -> Span {
         if self.state.take().is_some() || self.looked.take().is_none() {
             tracing::info!(group = self.parts.name, "standing by: {held}");
         }
-        self.looked = Some((Instant::now(), clock::now()));
+        self.looked = Some((Instant::now(), self.now()));
         let _ = self.parts.ticks.send(Arc::new(Tick {
             group: self.parts.name.clone(),
             dry: self.parts.target.is_dry(),
@@ -145,7 +153,7 @@ impl Group {
 
     /// The state of the last tick, or after a start the stored one; moved along if the clock was set.
     fn take_up(&mut self) -> State {
-        let (instant, now) = (Instant::now(), clock::now());
+        let (instant, now) = (Instant::now(), self.now());
         let looked = self.looked.replace((instant, now));
         let Some(mut state) = self.state.take() else {
             let mut state = self.parts.store.load(&self.parts.name).unwrap_or_default();
@@ -173,12 +181,12 @@ impl Group {
             tokio::time::timeout(LOOK_TIMEOUT, parts.queue.read()),
             tokio::time::timeout(LOOK_TIMEOUT, parts.target.status()),
         );
-        let now = clock::now();
+        let now = (parts.clock)();
         let queue = queue.unwrap_or_else(|_| Err(too_slow()));
         let fleet = fleet.unwrap_or_else(|_| Err(too_slow()));
         Observation {
             t: now,
-            host: parts.host.read(now, parts.rules.policy.poll()),
+            host: (parts.host)(now, parts.rules.policy.poll()),
             fleet: self.fleet_reading(fleet, queue.as_ref().ok(), now),
             queue: match queue {
                 Ok(QueueSeen { reading, .. }) => Reading::known(reading, now),
@@ -232,7 +240,7 @@ impl Group {
 
     fn note(&self, state: &mut State, decision: &Decision, outcome: Option<&(Outcome, String)>) {
         let Some((outcome, note)) = outcome else { return };
-        state.note(*outcome, clock::now());
+        state.note(*outcome, self.now());
         self.parts.store.settle(&self.parts.name, decision.t, *outcome, note, state);
     }
 
@@ -309,3 +317,6 @@ fn log_change(group: &str, dry: bool, decision: &Decision, outcome: &(Outcome, S
         tracing::warn!(group, dry, kind, rule, current, policy_wanted, wanted, "{reason}: {note}");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! The loop against a scripted queue and target, on fake time.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use headcount_core::Kind;
+use headcount_core::reading::{Worker, WorkerState};
+use headcount_core::rules::{Fallback, Rules};
+use tempfile::TempDir;
+use tokio::time::{Duration, advance};
+
+use super::*;
+use crate::finding::Finding;
+use crate::lease::Held;
+use crate::targets::{Promise, Scaled, TargetError};
+
+/// What the scripted parts answer now.
+#[derive(Clone)]
+struct Script {
+    queue: Result<(u64, u64), Silence>,
+    queue_hangs: bool,
+    fleet: Result<u32, Silence>,
+    target_fails: bool,
+    lease: Result<u64, String>,
+    cpu: f64,
+    orders: Vec<Order>,
+    clock_set_by: Span,
+}
+
+#[derive(Clone)]
+struct World(Arc<Mutex<Script>>);
+
+impl World {
+    fn new(workers: u32) -> Self {
+        Self(Arc::new(Mutex::new(Script {
+            queue: Ok((0, 0)),
+            queue_hangs: false,
+            fleet: Ok(workers),
+            target_fails: false,
+            lease: Ok(1),
+            cpu: 20.0,
+            orders: Vec::new(),
+            clock_set_by: Span::ZERO,
+        })))
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.0.lock().unwrap());
+    }
+
+    fn see(&self) -> Script {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Queue for World {
+    async fn read(&mut self) -> Result<QueueSeen, Missing> {
+        let script = self.see();
+        if script.queue_hangs {
+            std::future::pending::<()>().await;
+        }
+        let (waiting, active) =
+            script.queue.map_err(|why| Missing { why, detail: "scripted".into() })?;
+        let reading = QueueReading { waiting, active, ..QueueReading::default() };
+        Ok(QueueSeen { reading, consumers: None })
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl Target for World {
+    fn promise(&self) -> Promise {
+        Promise::ExactVictims
+    }
+
+    fn scales(&self) -> String {
+        "world".into()
+    }
+
+    async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        let n = self.see().fleet.map_err(|why| Missing { why, detail: "scripted".into() })?;
+        let worker = |i: u32| Worker {
+            id: format!("w{i}"),
+            state: WorkerState::Ready,
+            busy: None,
+            started_at: Some(Timestamp::from_millis(i.into())),
+            version: None,
+        };
+        let reading = FleetReading::of((0..n).map(worker).collect());
+        Ok(FleetSeen { reading, ..FleetSeen::default() })
+    }
+
+    async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        let fails = self.see().target_fails;
+        self.set(|s| s.orders.push(order.clone()));
+        if fails {
+            let (what, detail) = ("scale".into(), "scripted".into());
+            return Err(TargetError::Failed { what, detail });
+        }
+        self.set(|s| s.fleet = Ok(order.to));
+        Ok(Scaled::default())
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl Lease for World {
+    async fn hold(&mut self) -> Result<u64, Held> {
+        self.see().lease.map_err(Held)
+    }
+}
+
+struct Bench {
+    world: World,
+    folder: TempDir,
+    rules: Rules,
+    started: Instant,
+}
+
+impl Bench {
+    fn new(workers: u32) -> Self {
+        Self {
+            world: World::new(workers),
+            folder: tempfile::tempdir().unwrap(),
+            rules: Rules::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// A group as a fresh process would make it.
+    fn group(&self) -> Group {
+        let (world, started) = (self.world.clone(), self.started);
+        let clock = move || {
+            let passed = Span::try_from(started.elapsed()).unwrap();
+            Timestamp::from_millis(1_800_000_000_000).plus(passed).plus(world.see().clock_set_by)
+        };
+        let world = self.world.clone();
+        let reading = move |now, _window| {
+            let cpu_raw = world.see().cpu;
+            Reading::known(HostReading { cpu_raw, ..HostReading::default() }, now)
+        };
+        Group::new(Parts {
+            name: "g".into(),
+            rules: self.rules.clone(),
+            look: Span::from_secs(5),
+            queue: Box::new(self.world.clone()),
+            target: Box::new(self.world.clone()),
+            host: Arc::new(reading),
+            store: Arc::new(Store::open(self.folder.path(), 30)),
+            lease: Box::new(self.world.clone()),
+            metrics_list: None,
+            ticks: broadcast::Sender::new(16),
+            clock: Arc::new(clock),
+        })
+    }
+}
+
+/// Ticks every five seconds for `seconds`.
+async fn pass(group: &mut Group, seconds: u64) {
+    for _ in 0..seconds / 5 {
+        advance(Duration::from_secs(5)).await;
+        group.tick().await;
+    }
+}
+
+fn targets(world: &World) -> Vec<u32> {
+    world.see().orders.iter().map(|o| o.to).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn grows_one_by_one_and_shrinks_after_idleness() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    bench.world.set(|s| s.queue = Ok((60, 1)));
+    pass(&mut group, 300).await;
+    assert_eq!(targets(&bench.world), [2, 3, 4], "one at a time, a cooldown apart");
+    bench.world.set(|s| s.queue = Ok((0, 0)));
+    pass(&mut group, 600).await;
+    assert_eq!(targets(&bench.world), [2, 3, 4, 3, 2, 1]);
+    let victims = &bench.world.see().orders[3].victims;
+    assert_eq!(victims, &["w3"], "the youngest idle worker");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_shrinks_nothing_nor_does_the_time_after_it() {
+    let bench = Bench::new(4);
+    let mut group = bench.group();
+    pass(&mut group, 110).await;
+    bench.world.set(|s| s.queue = Err(Silence::Refused));
+    pass(&mut group, 60).await;
+    bench.world.set(|s| s.queue = Ok((0, 0)));
+    pass(&mut group, 55).await;
+    assert_eq!(targets(&bench.world), [0; 0], "idle for long, but not trusted yet");
+    pass(&mut group, 300).await;
+    assert_eq!(targets(&bench.world)[0], 3, "recovers by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_queue_is_a_missing_reading() {
+    let bench = Bench::new(4);
+    let mut group = bench.group();
+    bench.world.set(|s| s.queue_hangs = true);
+    let mut ticks = group.parts.ticks.subscribe();
+    group.tick().await;
+    let seen = ticks.recv().await.unwrap().seen.clone().unwrap();
+    assert!(matches!(seen.queue, Reading::Missing(m) if m.why == Silence::Timeout));
+    pass(&mut group, 600).await;
+    assert_eq!(targets(&bench.world), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_nothing_and_keeps_the_cooldown() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    bench.world.set(|s| s.queue = Ok((9, 1)));
+    group.tick().await;
+    assert_eq!(targets(&bench.world), [2]);
+    drop(group);
+    let mut group = bench.group();
+    pass(&mut group, 85).await;
+    assert_eq!(targets(&bench.world), [2], "90 s after the change of the old process");
+    pass(&mut group, 35).await;
+    assert_eq!(targets(&bench.world), [2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_between_record_and_act_the_cooldown_is_kept() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    bench.world.set(|s| s.queue = Ok((9, 1)));
+    // What a kill in the middle of a change leaves behind: the decision recorded, no outcome.
+    let mut state = group.take_up();
+    let seen = group.observe().await;
+    let decision = decide(&bench.rules, &mut state, &seen, Cadence::OwnPoll, group.now());
+    group.record(&seen, &decision, &state);
+    drop(group);
+    let mut group = bench.group();
+    pass(&mut group, 85).await;
+    assert_eq!(targets(&bench.world), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_absence_idleness_is_measured_anew() {
+    let bench = Bench::new(4);
+    let mut group = bench.group();
+    pass(&mut group, 60).await;
+    group.parts.store.flush();
+    drop(group);
+    advance(Duration::from_secs(3600)).await;
+    let mut group = bench.group();
+    pass(&mut group, 115).await;
+    assert_eq!(targets(&bench.world), [0; 0]);
+    pass(&mut group, 60).await;
+    assert_eq!(targets(&bench.world), [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_lease_nothing_is_done() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    bench.world.set(|s| {
+        s.queue = Ok((9, 1));
+        s.lease = Err("held by process 7".into());
+    });
+    pass(&mut group, 300).await;
+    assert_eq!(targets(&bench.world), [0; 0]);
+    bench.world.set(|s| s.lease = Ok(2));
+    group.tick().await;
+    assert_eq!(bench.world.see().orders[0].token, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_target_is_left_alone_for_longer_and_longer() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    bench.world.set(|s| {
+        s.queue = Ok((9, 1));
+        s.target_fails = true;
+    });
+    pass(&mut group, 3600).await;
+    let tries = bench.world.see().orders.len();
+    assert!((4..=5).contains(&tries), "{tries} tries: at once, then 1, 15 and 30 minutes apart");
+    bench.world.set(|s| s.target_fails = false);
+    pass(&mut group, 3700).await;
+    assert_eq!(bench.world.see().fleet.unwrap(), 4, "recovers by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_or_forward_changes_nothing() {
+    for hours in [-5, 5] {
+        let bench = Bench::new(4);
+        let mut group = bench.group();
+        pass(&mut group, 60).await;
+        bench.world.set(|s| s.clock_set_by = Span::from_hours(hours));
+        pass(&mut group, 55).await;
+        assert_eq!(targets(&bench.world), [0; 0], "{hours} h: not idle for 120 s yet");
+        pass(&mut group, 65).await;
+        assert_eq!(targets(&bench.world), [3], "{hours} h: idle for 120 s of real time");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deploy_that_resets_the_fleet_is_mended() {
+    let mut bench = Bench::new(4);
+    bench.rules.workers.min = 3;
+    let mut group = bench.group();
+    group.tick().await;
+    bench.world.set(|s| s.fleet = Ok(1));
+    pass(&mut group, 5).await;
+    assert_eq!(bench.world.see().orders[0].kind, Kind::Bounds);
+    assert_eq!(targets(&bench.world), [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_silence_leads_to_the_fallback() {
+    let mut bench = Bench::new(1);
+    bench.rules.fallback = Some(Fallback { after: Span::from_secs(120), workers: 3 });
+    let mut group = bench.group();
+    bench.world.set(|s| s.queue = Err(Silence::Unreachable));
+    pass(&mut group, 115).await;
+    assert_eq!(targets(&bench.world), [0; 0]);
+    pass(&mut group, 15).await;
+    assert_eq!(targets(&bench.world), [3]);
+}
