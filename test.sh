@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what the tests need on a fresh Debian machine (as root), starts it on loopback, runs
+# every test and stops it again. Arguments go to `cargo test`.
+set -euo pipefail
+cd "$(dirname "$0")"
+services=$PWD/target/test-services
+mkdir -p "$services"
+
+installed() { command -v "$1" >/dev/null; }
+
+install_packages() {
+  local missing=()
+  installed redis-server || missing+=(redis-server)
+  installed redis-sentinel || missing+=(redis-sentinel)
+  installed openssl || missing+=(openssl)
+  installed dockerd || missing+=(docker.io runc containerd)
+  [ -x /bin/busybox ] || missing+=(busybox-static)
+  installed docker-compose || missing+=(docker-compose)
+  installed node || missing+=(nodejs)
+  installed npm || missing+=(npm)
+  installed cc || missing+=(gcc libc6-dev)
+  python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
+  [ ${#missing[@]} -eq 0 ] && return
+  echo "installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$services/apt.log" 2>&1 ||
+    { tail -20 "$services/apt.log"; exit 1; }
+}
+
+install_bull() {
+  [ -d "$services/bull/node_modules/bull" ] && return
+  echo "installing bull"
+  mkdir -p "$services/bull"
+  npm install --prefix "$services/bull" --no-package-lock --no-save --silent bull@4.16.4
+}
+
+stop_services() {
+  crates/headcount/tests/services/docker.sh stop "$services/docker" || true
+}
+
+install_packages
+install_bull
+trap stop_services EXIT
+crates/headcount/tests/services/docker.sh start "$services/docker"
+export HEADCOUNT_TEST_SERVICES=$services
+cargo test --workspace --all-features "$@"
