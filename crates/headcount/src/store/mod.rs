@@ -4,7 +4,7 @@
 
 mod schema;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +65,8 @@ struct Inner {
     cleaned_at: Option<Instant>,
     events: VecDeque<Event>,
     latest: HashMap<String, Latest>,
+    /// Groups whose `latest` is not written yet.
+    dirty: HashSet<String>,
     samples: VecDeque<Sample>,
     sampled: HashMap<String, Sample>,
     controls: HashMap<String, Controls>,
@@ -131,9 +133,8 @@ impl Store {
     /// version understands.
     pub fn load(&self, group: &str) -> Option<State> {
         let mut inner = self.lock();
-        inner.write();
-        let buffered = inner.latest.get(group).cloned();
-        let state = buffered.or_else(|| inner.latest_from_file(Some(group)).pop())?.state;
+        let in_memory = inner.latest.get(group).filter(|_| inner.dirty.contains(group)).cloned();
+        let state = in_memory.or_else(|| inner.latest_from_file(Some(group)).pop())?.state;
         if state.version != VERSION {
             tracing::warn!(
                 "the stored state of {group} has layout {}: starting anew",
@@ -163,6 +164,7 @@ impl Store {
             state: state.clone(),
         };
         inner.latest.insert(group.into(), latest);
+        inner.dirty.insert(group.into());
         if decision.change().is_some() {
             let event = Event {
                 t: decision.t,
@@ -183,6 +185,7 @@ impl Store {
         let mut inner = self.lock();
         if let Some(latest) = inner.latest.get_mut(group) {
             latest.state = state.clone();
+            inner.dirty.insert(group.into());
         }
         let buffered = inner.events.iter_mut().find(|e| e.group == group && e.t == t);
         if let Some(event) = buffered {
@@ -267,6 +270,7 @@ impl Inner {
             cleaned_at: None,
             events: VecDeque::new(),
             latest: HashMap::new(),
+            dirty: HashSet::new(),
             samples: VecDeque::new(),
             sampled: HashMap::new(),
             controls: HashMap::new(),
@@ -346,20 +350,23 @@ impl Inner {
 
     /// Writes everything that is buffered in one transaction; keeps it if that fails.
     fn write(&mut self) {
-        if self.events.is_empty() && self.latest.is_empty() && self.samples.is_empty() {
+        if self.events.is_empty() && self.dirty.is_empty() && self.samples.is_empty() {
             return;
         }
         while self.events.len() > BUFFERED_EVENTS {
             self.events.pop_front();
         }
-        let (events, latest) = (std::mem::take(&mut self.events), std::mem::take(&mut self.latest));
+        let events = std::mem::take(&mut self.events);
         let samples = std::mem::take(&mut self.samples);
-        let written = self.with(|db| write_all(db, &events, &latest, &samples));
+        let (latest, dirty) = (std::mem::take(&mut self.latest), std::mem::take(&mut self.dirty));
+        let fresh: Vec<&Latest> = dirty.iter().filter_map(|name| latest.get(name)).collect();
+        let written = self.with(|db| write_all(db, &events, &fresh, &samples));
+        self.latest = latest;
         if written.is_some() {
             self.recovered();
             self.clean();
         } else {
-            (self.events, self.latest, self.samples) = (events, latest, samples);
+            (self.events, self.dirty, self.samples) = (events, dirty, samples);
         }
     }
 
@@ -414,7 +421,7 @@ fn open(path: &Path) -> Result<Connection, String> {
 fn write_all(
     db: &Connection,
     events: &VecDeque<Event>,
-    latest: &HashMap<String, Latest>,
+    latest: &[&Latest],
     samples: &VecDeque<Sample>,
 ) -> rusqlite::Result<()> {
     let change = db.unchecked_transaction()?;
@@ -438,7 +445,7 @@ fn write_all(
                 text(&event.decision)?,
             ])?;
     }
-    for latest in latest.values() {
+    for latest in latest {
         change
             .prepare_cached(
                 "INSERT OR REPLACE INTO groups (name, t_ms, state, observation, decision)
@@ -528,3 +535,6 @@ fn json<T: serde::de::DeserializeOwned>(
         rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The store on real files: kept, lost, full, damaged.
+
+use std::process::Command;
+
+use headcount_core::state::Fixed;
+use headcount_core::{Kind, Missing, Reading, Rule, Silence};
+
+use super::*;
+
+fn observation(t: i64) -> Observation {
+    let missing = || Missing { why: Silence::Refused, detail: String::new() };
+    Observation {
+        t: Timestamp::from_millis(t),
+        queue: Reading::Missing(missing()),
+        host: Reading::Missing(missing()),
+        fleet: Reading::Missing(missing()),
+    }
+}
+
+fn decision(t: i64, from: u32, to: u32) -> Decision {
+    Decision {
+        t: Timestamp::from_millis(t),
+        current: Some(from),
+        policy_wanted: Some(to),
+        wanted: Some(to),
+        kind: if from == to { Kind::Hold } else { Kind::ScaleOut },
+        rule: Rule::Backlog,
+        reason: "because".into(),
+        trail: Vec::new(),
+        victims: Vec::new(),
+        look_again: None,
+    }
+}
+
+fn state(t: i64) -> State {
+    State { seen_at: Some(Timestamp::from_millis(t)), ..State::default() }
+}
+
+/// Now, so that nothing counts as too old to be kept.
+fn today() -> i64 {
+    clock::now().as_millis()
+}
+
+#[test]
+fn a_change_is_on_disk_before_it_is_acted_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let t = today();
+    let store = Store::open(folder.path(), 30);
+    store.record("g", false, &observation(t), &decision(t, 1, 2), &state(t));
+    // A second process, as after a kill.
+    let other = Store::open_existing(folder.path()).unwrap();
+    let events = other.events(Some("g"), None, 10);
+    assert_eq!((events.len(), events[0].outcome), (1, None));
+    assert_eq!(other.load("g").unwrap(), state(t));
+    store.settle("g", Timestamp::from_millis(t), Outcome::Failed, "no room", &state(t + 1));
+    let events = other.events(None, None, 10);
+    assert_eq!((events[0].outcome, events[0].note.as_str()), (Some(Outcome::Failed), "no room"));
+    assert_eq!(other.load("g").unwrap(), state(t + 1));
+}
+
+#[test]
+fn what_people_ask_for_crosses_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Store::open(folder.path(), 30);
+    let person = Store::open_existing(folder.path()).unwrap();
+    let asked = Controls { fixed: Some(Fixed { workers: 3, until: None }), pause: None };
+    person.set_controls("g", &asked).unwrap();
+    assert_eq!(daemon.controls("g"), asked);
+}
+
+#[test]
+fn rows_older_than_wanted_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), 1);
+    let (old, new) = (today() - 2 * 86_400_000, today());
+    store.record("g", false, &observation(old), &decision(old, 1, 2), &state(old));
+    drop(store);
+    let store = Store::open(folder.path(), 1);
+    store.record("g", false, &observation(new), &decision(new, 2, 3), &state(new));
+    let kept: Vec<i64> = store.events(None, None, 10).iter().map(|e| e.t.as_millis()).collect();
+    assert_eq!(kept, [new]);
+}
+
+#[test]
+fn a_damaged_file_is_told_and_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let garbage = b"this is not a database, but somebody may want it back".repeat(50);
+    std::fs::write(&path, &garbage).unwrap();
+    let store = Store::open(folder.path(), 30);
+    store.record("g", false, &observation(1), &decision(1, 1, 2), &state(1));
+    let trouble = store.trouble().unwrap();
+    assert!(trouble.contains("not a database"), "{trouble}");
+    assert_eq!(std::fs::read(&path).unwrap(), garbage);
+    assert_eq!(store.load("g").unwrap(), state(1), "kept in memory meanwhile");
+}
+
+#[test]
+fn a_newer_layout_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Store::open(folder.path(), 30));
+    let db = Connection::open(folder.path().join("state.db")).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    let refused = Store::open_existing(folder.path()).err().unwrap().to_string();
+    assert!(refused.contains("newer headcount"), "{refused}");
+}
+
+/// A tmpfs of its own: root ignores file modes, but not a full or read-only file system.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn new(options: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tmpfs = Self(folder);
+        tmpfs.mount(&["-t", "tmpfs", "-o", options, "headcount-test"]);
+        tmpfs
+    }
+
+    fn mount(&self, arguments: &[&str]) {
+        let status = Command::new("mount").args(arguments).arg(self.0.path()).status().unwrap();
+        assert!(status.success(), "mounting a tmpfs needs root, as test.sh does");
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_once_there_is_room_again() {
+    let disk = Tmpfs::new("size=256k");
+    let folder = disk.0.path();
+    let store = Store::open(folder, 30);
+    let filler = folder.join("filler");
+    let _ = std::fs::write(&filler, vec![0; 1 << 20]);
+    let t = today();
+    for i in 0..200 {
+        let (from, to) = (i, i + 1);
+        let at = t + i64::from(i);
+        store.record("g", false, &observation(at), &decision(at, from, to), &state(at));
+    }
+    assert!(store.trouble().is_some(), "200 events do not fit");
+    assert_eq!(store.load("g").unwrap(), state(t + 199), "the newest state is at hand");
+    std::fs::remove_file(&filler).unwrap();
+    disk.mount(&["-o", "remount,size=8m"]);
+    store.lock().tried_at = None;
+    store.flush();
+    assert_eq!(store.trouble(), None);
+    let other = Store::open_existing(folder).unwrap();
+    assert_eq!(other.events(None, None, 1000).len(), 200);
+}
+
+#[test]
+fn a_read_only_disk_is_told_and_used_again_when_it_can_be() {
+    let disk = Tmpfs::new("size=8m");
+    let folder = disk.0.path();
+    let store = Store::open(folder, 30);
+    let t = today();
+    store.record("g", false, &observation(t), &decision(t, 1, 2), &state(t));
+    drop(store);
+    disk.mount(&["-o", "remount,ro"]);
+    let store = Store::open(folder, 30);
+    store.record("g", false, &observation(t + 1), &decision(t + 1, 2, 3), &state(t + 1));
+    assert!(store.trouble().is_some());
+    disk.mount(&["-o", "remount,rw"]);
+    store.lock().tried_at = None;
+    store.flush();
+    assert_eq!(store.trouble(), None);
+    assert_eq!(store.events(None, None, 10).len(), 2);
+}
