@@ -3,7 +3,7 @@
 use crate::decision::{Decision, Kind, Rule, Source, Step, Why};
 use crate::guard::{self, Draft, Look};
 use crate::observation::Observation;
-use crate::reading::{FleetReading, Missing, QueueReading};
+use crate::reading::{FleetReading, HostReading, Missing, QueueReading};
 use crate::rules::Rules;
 use crate::state::State;
 use crate::time::{Span, Timestamp};
@@ -20,6 +20,13 @@ pub enum Cadence {
     EveryLook,
 }
 
+/// The readings that are fresh and credible; for the others, why not.
+struct Fresh<'a> {
+    queue: Result<&'a QueueReading, Missing>,
+    host: Result<&'a HostReading, Missing>,
+    fleet: Result<&'a FleetReading, Missing>,
+}
+
 /// Decides how many workers should be running at `now`, given what was seen.
 ///
 /// The same rules, state, observation and time always give the same decision. A change that it
@@ -32,11 +39,13 @@ pub fn decide(
     now: Timestamp,
 ) -> Decision {
     state.follow_clock(now);
-    let silent = silent_sources(rules, seen, now);
-    let stale_after = rules.stale_after();
-    let Ok(fleet) = seen.fleet.fresh(now, stale_after) else {
-        return hold_blindly(state, &silent, now);
-    };
+    let fresh = Fresh::of(seen, rules.stale_after(), now);
+    let silent = fresh.silent(rules);
+    let silence = state.unknown.watch(!silent.is_empty(), now);
+    if work_may_have_come(rules, &silent, silence, fresh.queue.as_ref().ok()) {
+        state.policy.forget_idleness();
+    }
+    let Ok(fleet) = fresh.fleet else { return hold_blindly(state, &silent, now) };
     let (bounds, in_window) = guard::controls::bounds_at(rules, now);
     let look = Look {
         rules,
@@ -44,8 +53,8 @@ pub fn decide(
         every_look: cadence == Cadence::EveryLook,
         current: fleet.capacity(),
         bounds,
-        queue: seen.queue.fresh(now, stale_after).ok(),
-        host: seen.host.fresh(now, stale_after).ok(),
+        queue: fresh.queue.ok(),
+        host: fresh.host.ok(),
         fleet,
     };
     let mut draft = Draft::new(&look);
@@ -65,25 +74,46 @@ pub fn decide(
     guard::breaker::apply(&mut state.breaker, &look, &mut draft);
 
     state.current = Some(look.current);
-    let look_again = next_look(rules, look.queue, fleet);
+    let look_again = next_look(rules, state, &look);
     let decision = finish(draft, policy_wanted, look_again, now);
     state.remember(&decision);
     decision
 }
 
-/// The sources that this group's decisions need and that do not answer.
-fn silent_sources(rules: &Rules, seen: &Observation, now: Timestamp) -> Vec<(Source, Missing)> {
-    let stale_after = rules.stale_after();
-    let queue = seen.queue.fresh(now, stale_after).err().map(|m| (Source::Queue, m));
-    let host = seen.host.fresh(now, stale_after).err().map(|m| (Source::Host, m));
-    let fleet = seen.fleet.fresh(now, stale_after).err().map(|m| (Source::Fleet, m));
-    let host = host.filter(|_| rules.policy.needs_host());
-    [queue, host, fleet].into_iter().flatten().collect()
+impl<'a> Fresh<'a> {
+    fn of(seen: &'a Observation, stale_after: Span, now: Timestamp) -> Self {
+        Self {
+            queue: seen.queue.fresh(now, stale_after),
+            host: seen.host.fresh(now, stale_after).and_then(HostReading::credible),
+            fleet: seen.fleet.fresh(now, stale_after).and_then(FleetReading::credible),
+        }
+    }
+
+    /// The sources that this group's decisions need and that do not answer.
+    fn silent(&self, rules: &Rules) -> Vec<(Source, Missing)> {
+        let queue = self.queue.as_ref().err().map(|m| (Source::Queue, m));
+        let host = self.host.as_ref().err().map(|m| (Source::Host, m));
+        let host = host.filter(|_| rules.policy.needs_host());
+        let fleet = self.fleet.as_ref().err().map(|m| (Source::Fleet, m));
+        let all = [queue, host, fleet].into_iter().flatten();
+        all.map(|(source, missing)| (source, missing.clone())).collect()
+    }
+}
+
+/// Whether there is or may have been work that the policy does not see: now, while a source that it
+/// needs is silent, or in a silence that has just ended and was longer than a reading may be old.
+fn work_may_have_come(
+    rules: &Rules,
+    silent: &[(Source, Missing)],
+    ended: Option<Span>,
+    queue: Option<&&QueueReading>,
+) -> bool {
+    let working = queue.is_some_and(|q| q.waiting > 0 || q.active > 0);
+    (!silent.is_empty() && working) || ended.is_some_and(|span| span > rules.stale_after())
 }
 
 /// Without a count of workers there is nothing to add to or take from.
 fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp) -> Decision {
-    state.unknown.watch(true, now);
     let current = state.current;
     let number = current.unwrap_or(0);
     let step = |(source, missing): &(Source, Missing)| Step {
@@ -93,7 +123,7 @@ fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp)
         why: Why::Silent { source: *source, why: missing.to_string() },
     };
     let trail: Vec<Step> = silent.iter().map(step).collect();
-    Decision {
+    let decision = Decision {
         t: now,
         current,
         policy_wanted: current,
@@ -104,7 +134,9 @@ fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp)
         trail,
         victims: Vec::new(),
         look_again: Some(ATTENTIVE),
-    }
+    };
+    state.remember(&decision);
+    decision
 }
 
 const fn kind_of(rule: Rule, current: u32, wanted: u32) -> Kind {
@@ -116,20 +148,20 @@ const fn kind_of(rule: Rule, current: u32, wanted: u32) -> Kind {
     }
 }
 
-/// Soon while something waits or starts, else at the policy's poll.
-fn next_look(rules: &Rules, queue: Option<&QueueReading>, fleet: &FleetReading) -> Span {
-    let waits = queue.is_none_or(|q| q.waiting > 0);
-    if waits || fleet.starting > 0 {
-        return ATTENTIVE.min(rules.policy.poll());
+/// Soon while something waits or starts, else when the policy decides next.
+fn next_look(rules: &Rules, state: &State, look: &Look<'_>) -> Span {
+    let poll = rules.policy.poll();
+    if look.queue.is_none_or(|q| q.waiting > 0) || look.fleet.starting > 0 {
+        return ATTENTIVE.min(poll);
     }
-    rules.policy.poll()
+    rules.policy.rests_for(&state.policy, look.now).unwrap_or(poll)
 }
 
-/// The rule that had the last word gives the reason: the last one that changed the number, or for
-/// a number that nobody changed the first that spoke.
+/// The rule that had the last word gives the reason: the last one that changed the number or that
+/// stands for a person's order; for a number that nobody changed the first that spoke.
 fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) -> Decision {
-    let changed = draft.trail.iter().rposition(|s| s.before != s.after);
-    let decisive = draft.trail.get(changed.unwrap_or(0));
+    let decides = |s: &Step| s.before != s.after || s.rule == Rule::Override;
+    let decisive = draft.trail.get(draft.trail.iter().rposition(decides).unwrap_or(0));
     let kind = if draft.wanted == draft.current { Kind::Hold } else { draft.kind };
     Decision {
         t: now,

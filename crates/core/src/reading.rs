@@ -35,7 +35,7 @@ impl<T> Reading<T> {
         Self::Missing(Missing { why, detail: detail.into() })
     }
 
-    /// The value, unless it is missing or older than `stale_after` at `now`.
+    /// The value, unless it is missing or dated more than `stale_after` before or after `now`.
     ///
     /// # Errors
     /// What is missing, or that it is stale.
@@ -44,11 +44,14 @@ impl<T> Reading<T> {
             Self::Missing(missing) => Err(missing.clone()),
             Self::Known { value, taken_at } => {
                 let age = now.since(*taken_at);
-                if age > stale_after {
-                    let detail = format!("last answer is {} s old", age.as_secs());
-                    return Err(Missing { why: Silence::Stale, detail });
-                }
-                Ok(value)
+                let detail = if age > stale_after {
+                    format!("last answer is {} s old", age.as_secs())
+                } else if taken_at.since(now) > stale_after {
+                    format!("last answer is dated {} s ahead", age.as_secs().unsigned_abs())
+                } else {
+                    return Ok(value);
+                };
+                Err(Missing { why: Silence::Stale, detail })
             }
         }
     }
@@ -213,6 +216,17 @@ pub struct HostReading {
 }
 
 impl HostReading {
+    /// Itself, if each number is finite and a percentage where it must be one.
+    ///
+    /// # Errors
+    /// That it is malformed.
+    pub fn credible(&self) -> Result<&Self, Missing> {
+        if self.is_credible() {
+            return Ok(self);
+        }
+        Err(Missing { why: Silence::Malformed, detail: "a percentage is outside 0 to 100".into() })
+    }
+
     /// Whether each number is finite and a percentage where it must be one.
     pub fn is_credible(&self) -> bool {
         let percent = |x: f64| (0.0..=100.0).contains(&x);
@@ -224,7 +238,8 @@ impl HostReading {
             self.cpu_pressure,
             self.mem_pressure,
         ];
-        percent(self.cpu_raw) && optional.into_iter().flatten().all(percent)
+        let cores = self.cores.is_none_or(|cores| cores.is_finite() && cores > 0.0);
+        percent(self.cpu_raw) && optional.into_iter().flatten().all(percent) && cores
     }
 }
 
@@ -285,6 +300,33 @@ impl FleetReading {
     /// Workers that serve or soon will: ready + starting.
     pub const fn capacity(&self) -> u32 {
         self.ready.saturating_add(self.starting)
+    }
+
+    /// A reading that has a list and no counts gets its counts from the list.
+    pub(crate) fn counted(self) -> Self {
+        if self.workers.is_empty() || self.capacity() > 0 || self.draining > 0 || self.broken > 0 {
+            return self;
+        }
+        let Self { died, busy, desired, workers, .. } = self;
+        let counts = Self::of(workers);
+        Self { died, busy: busy.or(counts.busy), desired, ..counts }
+    }
+
+    /// Itself, if its parts can all be true at once.
+    ///
+    /// # Errors
+    /// Which parts contradict each other.
+    pub fn credible(&self) -> Result<&Self, Missing> {
+        let contradictory = |detail| Err(Missing { why: Silence::Contradictory, detail });
+        let most = self.capacity().saturating_add(self.draining);
+        if let Some(busy) = self.busy.filter(|busy| *busy > most) {
+            return contradictory(format!("{busy} busy of {most} workers"));
+        }
+        let listed = self.workers.iter().filter(|w| w.is_capacity()).count();
+        if listed > self.capacity() as usize {
+            return contradictory(format!("{listed} listed of {} workers", self.capacity()));
+        }
+        Ok(self)
     }
 }
 
@@ -360,5 +402,27 @@ mod tests {
         assert!(reading.fresh(at.plus(ninety), ninety).is_ok());
         let late = at.plus(Span::from_secs(91));
         assert_eq!(reading.fresh(late, ninety).unwrap_err().why, Silence::Stale);
+        let clock_went_back = at.plus(Span::from_secs(-91));
+        assert_eq!(reading.fresh(clock_went_back, ninety).unwrap_err().why, Silence::Stale);
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_not_believed() {
+        let fleet = |ready, draining, busy| FleetReading {
+            ready,
+            draining,
+            busy: Some(busy),
+            ..FleetReading::default()
+        };
+        assert!(fleet(2, 1, 3).credible().is_ok());
+        assert_eq!(fleet(2, 1, 4).credible().unwrap_err().why, Silence::Contradictory);
+        let listed = vec![worker(WorkerState::Ready, None), worker(WorkerState::Ready, None)];
+        let one = FleetReading { ready: 1, workers: listed, ..FleetReading::default() };
+        assert_eq!(one.credible().unwrap_err().to_string(), "contradictory: 2 listed of 1 workers");
+        let host = |cpu_raw| HostReading { cpu_raw, ..HostReading::default() };
+        assert!(host(100.0).credible().is_ok());
+        for cpu in [-0.1, 100.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(host(cpu).credible().unwrap_err().why, Silence::Malformed, "{cpu}");
+        }
     }
 }

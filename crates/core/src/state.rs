@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Decision, Direction};
+use crate::decision::{Decision, Direction, Rule};
 use crate::guard::brake::BrakeState;
 use crate::guard::breaker::BreakerState;
 use crate::guard::unknown::UnknownState;
@@ -93,6 +93,9 @@ pub struct Pending {
     pub to: u32,
     /// The policy itself wanted to go this way (a guard may have done it alone).
     pub by_policy: bool,
+    /// The brake removed a worker in an emergency.
+    #[serde(default)]
+    pub by_brake: bool,
 }
 
 /// What became of a change.
@@ -117,11 +120,18 @@ impl State {
         match outcome {
             Outcome::Done => {
                 self.breaker.action_succeeded();
-                if pending.by_policy {
-                    self.policy.acted(&pending);
-                }
+                self.start_cooldowns(&pending);
             }
             Outcome::Failed => self.breaker.action_failed(now),
+        }
+    }
+
+    fn start_cooldowns(&mut self, done: &Pending) {
+        if done.by_policy {
+            self.policy.acted(done);
+        }
+        if done.by_brake {
+            self.brake.removed_at = Some(done.at);
         }
     }
 
@@ -131,9 +141,8 @@ impl State {
     /// known of the time in between: if it was longer than a reading may be old, it counts as an
     /// outage, and the time without work starts anew.
     pub fn resume(&mut self, rules: &Rules, now: Timestamp) {
-        if let Some(pending) = &self.pending {
-            let at = pending.at;
-            self.note(Outcome::Done, at);
+        if let Some(pending) = self.pending.take() {
+            self.start_cooldowns(&pending);
         }
         let Some(seen_at) = self.seen_at else { return };
         if now < seen_at {
@@ -174,7 +183,8 @@ impl State {
             let policy_wanted = decision.policy_wanted.unwrap_or(from);
             let by_policy =
                 (to > from && policy_wanted > from) || (to < from && policy_wanted < from);
-            Pending { at: decision.t, from, to, by_policy }
+            let by_brake = decision.rule == Rule::Brake && to < from;
+            Pending { at: decision.t, from, to, by_policy, by_brake }
         });
     }
 }

@@ -41,7 +41,7 @@ impl Timestamp {
 
     /// This point moved by `span`; stops at the ends of the range.
     pub fn plus(self, span: Span) -> Self {
-        let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        let millis = span.as_millis().clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         Self(self.0.saturating_add(millis))
     }
 }
@@ -115,6 +115,8 @@ mod tests {
     fn arithmetic_saturates_instead_of_overflowing() {
         let last = Timestamp::from_millis(i64::MAX);
         assert_eq!(last.plus(Span::MAX), last);
+        let first = Timestamp::from_millis(i64::MIN);
+        assert_eq!(first.plus(Span::MIN), first);
         assert_eq!(last.since(Timestamp::from_millis(i64::MIN)), Span::from_millis(i64::MAX));
         assert_eq!(Timestamp::from_seconds(f64::NAN), None);
         assert_eq!(Timestamp::from_seconds(1e300), None);

@@ -11,7 +11,9 @@ pub(crate) fn apply(draft: &mut Draft) {
         return;
     }
     let why = Why::OutOfBounds { min, max };
-    if draft.kind == Kind::Override {
+    let was_inside = (min..=max).contains(&draft.current);
+    if was_inside || draft.kind == Kind::Override {
+        // Cut short, but still the same kind of change.
         draft.say(Rule::Bounds, after, why);
     } else {
         draft.rule(Kind::Bounds, Rule::Bounds, after, why);

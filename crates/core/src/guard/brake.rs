@@ -1,5 +1,6 @@
-//! The host's limits. From the emergency limit on nothing grows, until the gauge is below the
-//! resume limit again; and in an emergency one idle worker at a time is removed.
+//! The host's limits. From the emergency limit on nothing grows beyond the fewest workers that
+//! must be, until the gauge is below the resume limit again; and in an emergency one idle worker at
+//! a time is removed.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ pub struct BrakeState {
     pub memory_on: bool,
     /// The same for CPU pressure.
     pub pressure_on: bool,
-    /// The last emergency removal.
+    /// The last emergency removal that was carried out.
     pub removed_at: Option<Timestamp>,
 }
 
@@ -71,11 +72,6 @@ pub(crate) fn apply(state: &mut BrakeState, look: &Look<'_>, draft: &mut Draft) 
             draft.rule(Kind::EmergencyScaleIn, Rule::Brake, draft.current - 1, emergency);
         }
     }
-    if draft.kind == Kind::EmergencyScaleIn
-        && draft.trail.last().is_some_and(|s| s.rule == Rule::Brake)
-    {
-        state.removed_at = Some(look.now);
-    }
 }
 
 /// The higher of the averaged CPU and its EWMA; `None` where the policy watches CPU itself.
@@ -97,8 +93,9 @@ impl Watched<'_> {
     fn apply(self, draft: &mut Draft) -> Option<Why> {
         let Self { what, now, limits: Pressure { resume, emergency }, on } = self;
         *on = now >= emergency || (*on && now >= resume);
-        if *on && draft.grows() {
-            draft.say(Rule::Brake, draft.current, Why::HostFull { what, now, resume, emergency });
+        let most = draft.current.max(draft.range.min);
+        if *on && draft.wanted > most {
+            draft.say(Rule::Brake, most, Why::HostFull { what, now, resume, emergency });
         }
         (now >= emergency).then_some(Why::HostCritical { what, now, emergency })
     }

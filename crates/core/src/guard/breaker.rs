@@ -11,6 +11,8 @@ use crate::time::{Span, Timestamp, seconds};
 /// The wait after the first, second, ... failure in a row; the last holds from there on.
 const LADDER: [Span; 5] =
     [Span::ZERO, Span::from_mins(1), Span::from_mins(15), Span::from_mins(30), Span::from_mins(60)];
+/// Deaths are forgotten after twice the longest wait.
+const FORGIVEN_AFTER: Span = Span::from_mins(120);
 
 /// Failures in a row, of two kinds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,7 +57,8 @@ impl BreakerState {
         self.actions.add(now);
     }
 
-    /// Counts deaths; a worker that outlived its start since the last death ends the row.
+    /// Counts deaths; a worker that outlived its start since the last death ends the row, and so
+    /// does a long time without one, for targets that do not list their workers.
     pub(crate) fn watch(&mut self, fleet: &FleetReading, start_up: Span, now: Timestamp) {
         if fleet.died > 0 {
             self.deaths.add(now);
@@ -65,12 +68,9 @@ impl BreakerState {
         let outlived = |started: Timestamp| {
             started >= last_death && now.since(started) > start_up.saturating_mul(2)
         };
-        if fleet
-            .workers
-            .iter()
-            .filter(|w| w.is_capacity())
-            .filter_map(|w| w.started_at)
-            .any(outlived)
+        let mut serving = fleet.workers.iter().filter(|w| w.is_capacity());
+        if now.since(last_death) > FORGIVEN_AFTER
+            || serving.any(|w| w.started_at.is_some_and(outlived))
         {
             self.deaths = Failures::default();
         }

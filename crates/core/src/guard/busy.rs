@@ -1,6 +1,9 @@
 //! A busy worker is never stopped by a scaling decision. Picks who may go: idle ones, the youngest
 //! first, and no more than are known to be idle.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 use crate::decision::{Rule, Why};
 use crate::guard::{Draft, Look};
 use crate::reading::{Worker, WorkerState};
@@ -26,17 +29,28 @@ pub(crate) fn apply(look: &Look<'_>, draft: &mut Draft) {
     if draft.wanted < least {
         draft.say(Rule::Busy, least, why);
     }
-    let go = of.saturating_sub(draft.wanted) as usize;
-    draft.victims = choose(&listed, go, look.rules.busy);
+    if listed.is_empty() {
+        return;
+    }
+    let go = of.saturating_sub(draft.wanted);
+    draft.victims = choose(listed, go as usize, look.rules.busy);
+    let found = u32::try_from(draft.victims.len()).unwrap_or(u32::MAX);
+    if found < go {
+        draft.say(Rule::Busy, of.saturating_sub(found), Why::OnlyIdle { idle: found, of });
+    }
 }
 
-/// How many are idle beyond doubt: by the busy map, or because nothing is active at all.
+/// How many are idle beyond doubt: by the busy map, or because nobody holds a job at all.
 fn idle_for_sure(look: &Look<'_>, listed: &[&Worker]) -> Result<u32, Why> {
     // Without a list the target picks, and a count is all there is.
-    if look.fleet.busy.is_some() || listed.is_empty() {
+    if listed.is_empty() {
         return idle_by_count(look);
     }
-    match look.queue.map(|q| q.active) {
+    if listed.iter().any(|w| w.busy.is_some()) {
+        let idle = listed.iter().filter(|w| w.busy == Some(false)).count();
+        return Ok(u32::try_from(idle).unwrap_or(u32::MAX));
+    }
+    match look.fleet.busy.map(u64::from).or(look.queue.map(|q| q.active)) {
         None => Err(Why::BusyUnknown),
         Some(0) => Ok(look.current),
         Some(active) => Err(Why::WhichIsIdleUnknown { active, of: look.current }),
@@ -51,17 +65,20 @@ fn idle_by_count(look: &Look<'_>) -> Result<u32, Why> {
 }
 
 /// The workers that go: known idle ones first, then starting ones, then the youngest.
-fn choose(listed: &[&Worker], go: usize, busy: Busy) -> Vec<String> {
-    let mapped = listed.iter().any(|w| w.busy.is_some());
-    let mut may_go: Vec<&&Worker> = listed
-        .iter()
-        .filter(|w| busy != Busy::Protect || !mapped || w.busy == Some(false))
-        .collect();
-    may_go.sort_by_key(|w| {
-        let known_idle = w.busy == Some(false);
-        let holds_job = w.busy == Some(true);
+fn choose(mut listed: Vec<&Worker>, go: usize, busy: Busy) -> Vec<String> {
+    if busy == Busy::Protect && listed.iter().any(|w| w.busy.is_some()) {
+        listed.retain(|w| w.busy == Some(false));
+    }
+    listed.sort_by_key(|w| {
+        let idle_first = match w.busy {
+            Some(false) => 0,
+            None => 1,
+            Some(true) => 2,
+        };
         let starting = w.state == WorkerState::Starting;
-        (holds_job, !known_idle, !starting, std::cmp::Reverse(w.started_at), w.id.clone())
+        (idle_first, !starting, Reverse(w.started_at), w.id.as_str())
     });
-    may_go.into_iter().take(go).map(|w| w.id.clone()).collect()
+    let mut named = HashSet::new();
+    listed.retain(|w| named.insert(w.id.as_str()));
+    listed.into_iter().take(go).map(|w| w.id.clone()).collect()
 }

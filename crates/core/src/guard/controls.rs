@@ -30,23 +30,23 @@ pub(crate) fn apply(controls: &mut Controls, in_window: bool, look: &Look<'_>, d
     }
     if let Some(fixed) = &controls.fixed {
         let Range { min, max } = look.bounds;
-        let workers = fixed.workers.clamp(min.min(max), max);
+        let workers = fixed.workers.min(max).max(min);
         draft.range = Range { min: workers, max: workers };
         let why = Why::Asked { workers: fixed.workers, until: fixed.until };
         draft.rule(Kind::Override, Rule::Override, workers.max(draft.floor), why);
     }
     if let Some(pause) = &controls.pause {
-        let range = &mut draft.range;
+        let (range, current) = (&mut draft.range, draft.current);
+        let mut after = draft.wanted;
         if pause.direction != Direction::In {
-            range.max = range.max.min(draft.current);
-            range.min = range.min.min(draft.current);
+            *range = Range { min: range.min.min(current), max: range.max.min(current) };
+            after = after.min(current);
         }
         if pause.direction != Direction::Out {
-            range.min = range.min.max(draft.current);
-            range.max = range.max.max(draft.current);
+            *range = Range { min: range.min.max(current), max: range.max.max(current) };
+            after = after.max(current);
         }
         let why = Why::Paused { direction: pause.direction, until: pause.until };
-        let after = draft.wanted.clamp(range.min, range.max);
-        draft.rule(Kind::Hold, Rule::Pause, after, why);
+        draft.say(Rule::Pause, after, why);
     }
 }

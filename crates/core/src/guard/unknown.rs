@@ -20,17 +20,16 @@ pub struct UnknownState {
 }
 
 impl UnknownState {
-    /// Follows whether all needed sources answer; returns how long they have been silent.
-    pub(crate) fn watch(&mut self, silent: bool, now: Timestamp) -> Span {
-        match (silent, self.silent_since) {
-            (true, since) => {
-                self.silent_since = Some(since.unwrap_or(now));
-                self.answering_since = None;
-            }
-            (false, Some(_)) => self.interrupted(now),
-            (false, None) => {}
+    /// Follows whether all needed sources answer; returns how long a silence that ends now was.
+    pub(crate) fn watch(&mut self, silent: bool, now: Timestamp) -> Option<Span> {
+        if silent {
+            self.silent_since = self.silent_since.or(Some(now));
+            self.answering_since = None;
+            return None;
         }
-        self.silent_since.map_or(Span::ZERO, |since| now.since(since))
+        let since = self.silent_since?;
+        self.interrupted(now);
+        Some(now.since(since))
     }
 
     /// A silence ended at `now`.
@@ -61,20 +60,18 @@ pub(crate) fn apply(
     look: &Look<'_>,
     draft: &mut Draft,
 ) {
-    let silent_for = state.watch(!silent.is_empty(), look.now);
     for (source, missing) in silent {
         let why = Why::Silent { source: *source, why: missing.to_string() };
-        keep(draft, Rule::Unknown, why);
+        keep(draft, Rule::Unknown, draft.wanted, why);
     }
     if look.queue.is_some_and(|q| q.paused == Some(true)) {
-        keep(draft, Rule::Unknown, Why::QueuePaused);
+        keep(draft, Rule::Unknown, draft.current, Why::QueuePaused);
     }
     if let Some(left) = state.settles_for(look.rules.settle(), look.now) {
-        draft.floor = draft.floor.max(draft.current);
-        if draft.shrinks() {
-            keep(draft, Rule::Settling, Why::AnsweringAgain { left_s: seconds(left) });
-        }
+        let why = Why::AnsweringAgain { left_s: seconds(left) };
+        keep(draft, Rule::Settling, draft.wanted, why);
     }
+    let silent_for = state.silent_since.map_or(Span::ZERO, |since| look.now.since(since));
     if let Some(fallback) = &look.rules.fallback
         && !silent.is_empty()
         && silent_for >= fallback.after
@@ -90,8 +87,8 @@ pub(crate) fn apply(
     }
 }
 
-fn keep(draft: &mut Draft, rule: Rule, why: Why) {
-    draft.floor = draft.floor.max(draft.current);
-    let after = draft.wanted.max(draft.current);
-    draft.say(rule, after, why);
+/// The present number becomes a floor under `wanted` and under whatever later guards say.
+fn keep(draft: &mut Draft, rule: Rule, wanted: u32, why: Why) {
+    draft.floor = draft.current;
+    draft.say(rule, wanted.max(draft.current), why);
 }
