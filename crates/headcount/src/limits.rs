@@ -28,3 +28,14 @@ pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
 pub const RELOAD_EVERY: Duration = Duration::from_secs(2);
 /// At the end, groups may take this long beyond their targets' own limits.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Output of one worker process that is kept, bytes: this much, and once more as `.1`.
+pub const WORKER_LOG_BYTES: u64 = 10 << 20;
+/// Output files of workers that are gone, kept for a look at them.
+pub const WORKER_LOGS: usize = 50;
+/// A worker process that ends sooner than this after its start did not start well.
+pub const EARLY_DEATH: Duration = Duration::from_secs(10);
+/// What a worker process leaves behind in its process group gets this long after SIGTERM.
+pub const LEFTOVERS_GRACE: Duration = Duration::from_secs(5);
+/// A child command's output is read for this long after its end: something that it left in the
+/// background may hold the pipe open for ever.
+pub const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -1,5 +1,6 @@
 //! The machine that the workers run on: CPU, memory, pressure, limits.
 
+pub mod processes;
 pub mod sockets;
 
 use headcount_core::{HostReading, Reading, Silence, Span, Timestamp};

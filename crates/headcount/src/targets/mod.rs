@@ -4,6 +4,7 @@
 pub mod compose;
 pub mod dry_run;
 pub mod process;
+mod program;
 pub mod script;
 
 use std::collections::HashMap;
@@ -42,6 +43,10 @@ pub trait Target: Send {
     fn is_dry(&self) -> bool {
         false
     }
+
+    /// For a dry run, called before anything else: from now on `status` only looks, and does not
+    /// even finish what an earlier run began.
+    fn only_look(&mut self) {}
 
     /// How many workers there are, one by one where it can list them.
     ///

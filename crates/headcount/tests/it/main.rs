@@ -1,3 +1,4 @@
 //! Tests against the real thing: Redis, Docker, processes. `./test.sh` installs what they need.
 
+mod process;
 mod support;

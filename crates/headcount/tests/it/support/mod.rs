@@ -1,1 +1,4 @@
 //! What several tests share.
+
+pub mod wait;
+pub mod workers;

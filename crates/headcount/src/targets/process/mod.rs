@@ -1,0 +1,370 @@
+//! Workers that are child processes of Headcount, each in a process group of its own.
+//!
+//! A worker is stopped by SIGTERM to its main process, so that it finishes its job as its own
+//! documentation says; after the grace time its whole group is killed, and so is whatever the main
+//! process leaves behind when it ends. Workers live on when Headcount ends or dies, and the next
+//! run takes them over.
+
+mod fleet;
+mod logs;
+mod record;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use headcount_core::reading::WorkerState;
+use headcount_core::rules::MOST_WORKERS;
+use headcount_core::{FleetReading, Missing, Silence, Span};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::config::Place;
+use crate::finding::Finding;
+use crate::hosts::processes::{self, Process as Running};
+use crate::limits::{EARLY_DEATH, LEFTOVERS_GRACE};
+use crate::queues::Identity;
+use crate::secret::Secret;
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, program};
+use fleet::{Fleet, Leader};
+use logs::Logs;
+use record::{FLEET, GROUP, Record, Records, WORKER};
+
+/// Workers that are child processes of Headcount.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProcessConfig {
+    /// The program and its arguments: `[n8n, worker]`. It must stay in the foreground. No shell.
+    pub command: Vec<String>,
+    /// Environment variables for the workers, besides Headcount's own.
+    pub env: BTreeMap<String, Secret>,
+    /// The folder the workers run in. Default: the folder of the configuration file.
+    pub directory: Option<PathBuf>,
+    /// How long a worker that was told to go may take to finish its job; then it is killed.
+    pub grace: Span,
+    /// What becomes of the workers when Headcount ends.
+    pub on_exit: OnExit,
+    /// A worker that has run for this long counts as ready.
+    pub ready_after: Span,
+    /// Where the workers' output is kept. Default: `logs` in the group's state folder.
+    pub log_dir: Option<PathBuf>,
+}
+
+/// What becomes of the workers when Headcount ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExit {
+    /// They go on; the next run takes them over.
+    #[default]
+    Keep,
+    /// They are told to go and waited for, at most for the grace time.
+    Stop,
+}
+
+impl Default for ProcessConfig {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            directory: None,
+            grace: Span::from_secs(60),
+            on_exit: OnExit::Keep,
+            ready_after: Span::ZERO,
+            log_dir: None,
+        }
+    }
+}
+
+impl ProcessConfig {
+    /// See [`crate::registry`].
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut say = |key: &str, what: &str| found.push((key.to_owned(), what.to_owned()));
+        if self.command.first().is_none_or(String::is_empty) {
+            say("command", "is empty; give the program and its arguments, as [n8n, worker]");
+        }
+        if !self.command.iter().all(|word| program::can_be_passed(word)) {
+            say("command", "holds a NUL character");
+        }
+        for (name, value) in &self.env {
+            let wrong_value = (!program::can_be_passed(value.expose()))
+                .then(|| "its value holds a NUL character".to_owned());
+            if let Some(what) = program::fault_of_variable(name).or(wrong_value) {
+                say(&format!("env.{name}"), &what);
+            }
+        }
+        for (key, span) in [("grace", self.grace), ("ready_after", self.ready_after)] {
+            if span.is_negative() {
+                say(key, "must not be negative");
+            }
+        }
+        found
+    }
+
+    /// See [`crate::registry`].
+    pub fn open(&self, place: &Place) -> anyhow::Result<Box<dyn Target>> {
+        let state_dir = std::path::absolute(&place.state_dir)?;
+        let logs = self.log_dir.as_ref().map(|dir| place.base_dir.join(dir));
+        let logs = Logs::new(logs.unwrap_or_else(|| state_dir.join("logs")));
+        let records = Records::new(state_dir.join("workers"));
+        let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let name = self.command.first().map(String::as_str).unwrap_or_default();
+        Ok(Box::new(Process {
+            program: program::locate(&place.base_dir, name),
+            directory: place.base_dir.join(self.directory.as_deref().unwrap_or("".as_ref())),
+            mark: state_dir.to_string_lossy().into_owned(),
+            group: place.group.clone(),
+            prefix: place.group.chars().map(safe).take(60).collect(),
+            fleet: Arc::new(Fleet::new(records, logs, self.grace, self.ready_after)),
+            config: self.clone(),
+            tasks: JoinSet::new(),
+            searched: false,
+            only_look: false,
+        }))
+    }
+}
+
+struct Process {
+    config: ProcessConfig,
+    program: PathBuf,
+    directory: PathBuf,
+    group: String,
+    /// The group's name as it can be part of a file's name.
+    prefix: String,
+    /// What tells our workers from those of another Headcount.
+    mark: String,
+    fleet: Arc<Fleet>,
+    /// One for each worker, see [`Fleet::follow`].
+    tasks: JoinSet<()>,
+    /// The workers that an earlier run left were searched by their environment.
+    searched: bool,
+    only_look: bool,
+}
+
+impl Process {
+    /// Takes over the workers that somebody else started, and stops that somebody else began.
+    fn adopt(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        for record in self.fleet.records.read() {
+            self.fleet.heed(&record);
+            self.take_over(record);
+        }
+        if !std::mem::replace(&mut self.searched, true) {
+            for record in record::search(&self.mark, clock::now()) {
+                if !self.fleet.knows(&record.id) {
+                    if !self.only_look {
+                        self.fleet.write(&record);
+                    }
+                    self.take_over(record);
+                }
+            }
+        }
+        if self.only_look {
+            self.fleet.drop_ended();
+        }
+    }
+
+    fn take_over(&mut self, record: Record) {
+        let Some(told) = self.fleet.add(record.clone()) else { return };
+        if self.only_look {
+            return;
+        }
+        // If it ended while nobody watched, only what it left behind is of interest.
+        let leader = if record.leader().is_some() { Leader::Adopted } else { Leader::Gone };
+        tracing::info!(worker = record.id, pid = record.pid, "worker of an earlier run found");
+        self.tasks.spawn(Arc::clone(&self.fleet).follow(record, leader, told));
+    }
+
+    /// Starts one worker.
+    fn start(&mut self) -> Result<String, TargetError> {
+        let id = format!("{}-{:08x}", self.prefix, fastrand::u32(..));
+        let (output, errors) = self.output_of(&id);
+        let child = Command::new(&self.program)
+            .args(&self.config.command[1..])
+            .envs(self.config.env.iter().map(|(name, value)| (name, value.expose())))
+            .env(WORKER, &id)
+            .env(GROUP, &self.group)
+            .env(FLEET, &self.mark)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .map_err(|e| self.start_failed(&e))?;
+        let pid = child.id().expect("a child that nobody waited for has an id");
+        let record = Record {
+            id: id.clone(),
+            pid,
+            // Known even if it has ended: its result was not fetched yet.
+            started: Running::find(pid).map_or(0, |p| p.started),
+            boot_id: processes::boot_id(),
+            started_at: clock::now(),
+            draining_since: None,
+        };
+        self.fleet.write(&record);
+        if let Some(told) = self.fleet.add(record.clone()) {
+            let leader = Leader::Child(child);
+            self.tasks.spawn(Arc::clone(&self.fleet).follow(record, leader, told));
+        }
+        Ok(id)
+    }
+
+    /// Where a worker writes to. Without a file its output is lost, but it works.
+    fn output_of(&self, id: &str) -> (Stdio, Stdio) {
+        let opened = self.fleet.logs.open(id).and_then(|file| Ok((file.try_clone()?, file)));
+        match opened {
+            Ok((output, errors)) => (output.into(), errors.into()),
+            Err(e) => {
+                tracing::warn!(worker = id, error = %e, log = %self.fleet.logs.file(id).display(),
+                    "the output of this worker cannot be kept");
+                (Stdio::null(), Stdio::null())
+            }
+        }
+    }
+
+    fn start_failed(&self, error: &std::io::Error) -> TargetError {
+        let detail = if self.directory.is_dir() {
+            program::fault(&self.program).unwrap_or_else(|| error.to_string())
+        } else {
+            format!("directory {} is no folder", self.directory.display())
+        };
+        TargetError::Failed { what: format!("start of {}", self.program.display()), detail }
+    }
+
+    fn scale_out(&mut self, to: u32) -> Result<Scaled, TargetError> {
+        let fleet = &self.fleet;
+        fleet.logs.prune(&self.prefix, &|id| fleet.is_listed(id));
+        let missing = to.saturating_sub(self.capacity());
+        let started = (0..missing).map(|_| self.start()).collect::<Result<Vec<_>, _>>()?;
+        let note = match started.as_slice() {
+            [] => format!("there are {to} already"),
+            ids => format!("started {}", ids.join(", ")),
+        };
+        Ok(Scaled { started, removed: Vec::new(), note })
+    }
+
+    fn scale_in(&self, order: &Order) -> Result<Scaled, TargetError> {
+        let refuse = |detail: String| {
+            let what = format!("scale-in from {} to {}", order.from, order.to);
+            Err(TargetError::Failed { what, detail })
+        };
+        if order.victims.is_empty() {
+            return refuse("no worker was chosen, and this target stops only chosen ones".into());
+        }
+        let unknown: Vec<&str> =
+            order.victims.iter().map(String::as_str).filter(|id| !self.fleet.knows(id)).collect();
+        if !unknown.is_empty() {
+            return refuse(format!("no such worker: {}", unknown.join(", ")));
+        }
+        // Fewer if some went by themselves in the meantime.
+        let surplus = self.capacity().saturating_sub(order.to);
+        let most = surplus.min(order.from.saturating_sub(order.to)) as usize;
+        let mut removed = Vec::new();
+        for id in &order.victims {
+            if removed.len() < most && self.fleet.drain(id) {
+                removed.push(id.clone());
+            }
+        }
+        let note = match removed.as_slice() {
+            [] => format!("there are {} already", order.to),
+            ids => format!("told to go: {}", ids.join(", ")),
+        };
+        Ok(Scaled { started: Vec::new(), removed, note })
+    }
+
+    fn capacity(&self) -> u32 {
+        let workers = self.fleet.workers(clock::now());
+        let serving = workers.iter().filter(|(worker, _)| worker.is_capacity()).count();
+        u32::try_from(serving).unwrap_or(u32::MAX)
+    }
+}
+
+#[async_trait]
+impl Target for Process {
+    fn promise(&self) -> Promise {
+        Promise::ExactVictims
+    }
+
+    fn scales(&self) -> String {
+        format!("process:{}:{}", self.group, self.mark)
+    }
+
+    fn only_look(&mut self) {
+        self.only_look = true;
+    }
+
+    async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        if Running::find(std::process::id()).is_none() {
+            let detail = "/proc does not show processes; mount it".into();
+            return Err(Missing { why: Silence::Absent, detail });
+        }
+        self.adopt();
+        let (workers, groups): (Vec<_>, Vec<u32>) =
+            self.fleet.workers(clock::now()).into_iter().unzip();
+        let known_as: HashMap<String, Vec<Identity>> = workers
+            .iter()
+            .zip(groups)
+            .map(|(w, pid)| {
+                (w.id.clone(), vec![Identity::Process(pid), Identity::Name(w.id.clone())])
+            })
+            .collect();
+        if !self.only_look {
+            workers.iter().for_each(|w| self.fleet.logs.trim(&w.id));
+        }
+        let mut reading = FleetReading::of(workers);
+        reading.died = self.fleet.take_died();
+        Ok(FleetSeen { reading, known_as })
+    }
+
+    async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        self.adopt();
+        match order.to.min(MOST_WORKERS) {
+            to if to > order.from => self.scale_out(to),
+            to if to < order.from => self.scale_in(order),
+            _ => Ok(Scaled::default()),
+        }
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        let about = "target";
+        let mut found = Vec::new();
+        match program::fault(&self.program) {
+            None => found.push(Finding::good(about, format!("{} starts", self.program.display()))),
+            Some(what) => found.push(Finding::problem(about, what, "correct `command`")),
+        }
+        if !self.directory.is_dir() {
+            let what = format!("directory {} is no folder", self.directory.display());
+            found.push(Finding::problem(about, what, "create it or correct `directory`"));
+        }
+        let grace = self.config.grace;
+        if grace < Span::try_from(EARLY_DEATH).unwrap_or(Span::ZERO) {
+            let what = format!("grace {grace:#} is short: a worker that is busy then is killed");
+            found.push(Finding::warning(about, what, "set `grace` above your longest job"));
+        }
+        found
+    }
+
+    async fn close(&mut self) {
+        if self.only_look || self.config.on_exit == OnExit::Keep {
+            return;
+        }
+        self.adopt();
+        for (worker, _) in self.fleet.workers(clock::now()) {
+            if worker.state != WorkerState::Draining {
+                self.fleet.drain(&worker.id);
+            }
+        }
+        let longest = clock::duration(self.config.grace) + LEFTOVERS_GRACE + EARLY_DEATH;
+        let all_gone = async { while self.tasks.join_next().await.is_some() {} };
+        if timeout(longest, all_gone).await.is_err() {
+            tracing::warn!("some workers did not end, though they were killed");
+        }
+    }
+}

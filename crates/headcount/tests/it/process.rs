@@ -1,0 +1,308 @@
+//! The `process` target with real processes.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use headcount::hosts::processes;
+use headcount::targets::process::{OnExit, ProcessConfig};
+use headcount::targets::{Promise, TargetError};
+use headcount_core::Span;
+use headcount_core::reading::WorkerState::{Broken, Draining, Ready, Starting};
+use rustix::process::Signal;
+
+use crate::support::wait::until;
+use crate::support::workers::{group_of, ids, open, order, processes_of, shell};
+
+/// Does not end by SIGTERM; says when it is ready to ignore it.
+const STUBBORN: &str = "trap '' TERM; touch ready-$HEADCOUNT_WORKER; while :; do sleep 0.1; done";
+
+/// Kills what a failed test leaves.
+struct Sweep<'a>(&'a Path);
+
+impl Drop for Sweep<'_> {
+    fn drop(&mut self) {
+        for process in processes_of(self.0) {
+            processes::signal(process.pid, process.started, Signal::KILL);
+        }
+    }
+}
+
+async fn none_left(folder: &Path) {
+    until("every process of the fleet has ended", async || processes_of(folder).is_empty()).await;
+}
+
+async fn ready(folder: &Path, id: &str) {
+    let file = folder.join(format!("ready-{id}"));
+    until("the worker has set its trap", async || file.exists()).await;
+}
+
+#[tokio::test]
+async fn starts_as_many_as_wanted_and_stops_exactly_the_chosen_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let mut target = open(&shell("exec sleep 1000"), folder.path());
+    assert_eq!(target.promise(), Promise::ExactVictims);
+    assert_eq!(target.status().await.unwrap().reading.workers, []);
+
+    let scaled = target.scale(&order(0, 3, &[])).await.unwrap();
+    assert_eq!(scaled.started.len(), 3);
+    let again = target.scale(&order(0, 3, &[])).await.unwrap();
+    assert_eq!(again.started, [""; 0], "the same order again changes nothing");
+    let seen = target.status().await.unwrap();
+    assert_eq!((seen.reading.ready, seen.reading.busy, seen.reading.died), (3, None, 0));
+    for worker in &seen.reading.workers {
+        let leader = processes::Process::find(group_of(&seen, &worker.id)).unwrap();
+        assert_eq!(leader.group, leader.pid, "each worker leads its own process group");
+        assert!(leader.environment().contains(&format!("HEADCOUNT_WORKER={}", worker.id)));
+        assert!(leader.environment().contains(&"HEADCOUNT_GROUP=g".to_string()));
+    }
+
+    let all = ids(&seen, Ready);
+    let in_order = order(3, 2, &[all[1], all[2]]);
+    let scaled = target.scale(&in_order).await.unwrap();
+    assert_eq!(scaled.removed, [all[1]], "the first victim, and no more than from - to");
+    let again = target.scale(&in_order).await.unwrap();
+    assert_eq!(again.removed, [""; 0], "the same order again changes nothing");
+    until("the chosen one is gone", async || {
+        target.status().await.unwrap().reading.workers.len() == 2
+    })
+    .await;
+    let left = target.status().await.unwrap();
+    assert_eq!(ids(&left, Ready), [all[0], all[2]]);
+    assert_eq!(left.reading.died, 0, "a worker that was told to go did not die");
+    let late = target.scale(&in_order).await.unwrap();
+    assert_eq!(late.removed, [""; 0], "also when the chosen one is gone");
+}
+
+#[tokio::test]
+async fn refuses_a_scale_in_without_known_victims() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let mut target = open(&shell("exec sleep 1000"), folder.path());
+    target.scale(&order(0, 2, &[])).await.unwrap();
+    let seen = target.status().await.unwrap();
+    let first = ids(&seen, Ready)[0];
+    for victims in [vec![], vec!["g-nobody"], vec![first, "g-nobody"]] {
+        let refused = target.scale(&order(2, 1, &victims)).await;
+        assert!(matches!(refused, Err(TargetError::Failed { .. })), "{refused:?}");
+    }
+    assert_eq!(target.status().await.unwrap().reading.ready, 2);
+}
+
+#[tokio::test]
+async fn a_worker_that_ignores_the_signal_is_killed_after_its_grace_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let grace = Span::from_secs(2);
+    let mut target = open(&ProcessConfig { grace, ..shell(STUBBORN) }, folder.path());
+    let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+    ready(folder.path(), &id).await;
+
+    let told = Instant::now();
+    target.scale(&order(1, 0, &[&id])).await.unwrap();
+    let seen = target.status().await.unwrap();
+    assert_eq!(ids(&seen, Draining), [id.as_str()]);
+    assert_eq!(seen.reading.capacity(), 0, "a worker that goes is no capacity");
+    none_left(folder.path()).await;
+    assert!(told.elapsed() >= Duration::from_secs(2), "killed after {:?}", told.elapsed());
+    until("it is off the list", async || target.status().await.unwrap().reading.workers.is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn what_a_worker_started_does_not_outlive_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    // The child ignores SIGTERM; the worker itself ends at once when it gets it.
+    let script = format!("sh -c \"{STUBBORN}\" & exec sleep 1000");
+    let mut target = open(&shell(&script), folder.path());
+    let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+    ready(folder.path(), &id).await;
+    assert!(processes_of(folder.path()).len() >= 2);
+    target.scale(&order(1, 0, &[&id])).await.unwrap();
+    none_left(folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_ends_at_once_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut target = open(&shell("echo no database; exit 3"), folder.path());
+    target.scale(&order(0, 2, &[])).await.unwrap();
+    let mut died = 0;
+    until("both deaths are counted", async || {
+        died += target.status().await.unwrap().reading.died;
+        died >= 2
+    })
+    .await;
+    let seen = target.status().await.unwrap();
+    assert_eq!((died, seen.reading.died, seen.reading.capacity()), (2, 0, 0));
+    let logs = std::fs::read_dir(folder.path().join("state/g/logs")).unwrap();
+    let texts: Vec<_> = logs.map(|l| std::fs::read_to_string(l.unwrap().path()).unwrap()).collect();
+    assert_eq!(texts, ["no database\n", "no database\n"]);
+}
+
+#[tokio::test]
+async fn says_what_is_wrong_with_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |command: &str, directory: &str| ProcessConfig {
+        command: vec![command.into()],
+        directory: Some(directory.into()),
+        ..ProcessConfig::default()
+    };
+    let table = [
+        (with("no-such-program", "."), "start of no-such-program: no-such-program is not in PATH"),
+        (with("sh", "no-such-folder"), "no-such-folder is no folder"),
+    ];
+    for (config, said) in table {
+        let mut target = open(&config, folder.path());
+        let error = target.scale(&order(0, 1, &[])).await.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        let findings = target.check().await;
+        assert!(findings.iter().any(|f| f.fix.is_some()), "{findings:?}");
+    }
+    assert!(
+        open(&with("sh", "."), folder.path()).check().await.iter().all(|f| { f.fix.is_none() })
+    );
+}
+
+#[tokio::test]
+async fn a_new_worker_is_starting_for_as_long_as_it_is_said_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let ready_after = Span::from_secs(3600);
+    let config = ProcessConfig { ready_after, ..shell("exec sleep 1000") };
+    let mut target = open(&config, folder.path());
+    target.scale(&order(0, 1, &[])).await.unwrap();
+    let seen = target.status().await.unwrap();
+    assert_eq!(ids(&seen, Starting).len(), 1);
+    // Somebody suspends it: it takes no jobs, and is not counted as if it did.
+    let pid = group_of(&seen, ids(&seen, Starting)[0]);
+    processes::signal_group(pid, Signal::STOP);
+    until("it is broken", async || ids(&target.status().await.unwrap(), Broken).len() == 1).await;
+}
+
+/// Runs `work` in a runtime of its own that then stops dead, as by `kill -9`: nothing is closed.
+fn in_a_run_that_dies(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(work);
+    runtime.shutdown_background();
+}
+
+#[test]
+fn the_next_run_takes_over_workers_and_stops_that_were_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let path = folder.path().to_owned();
+    let config = ProcessConfig { grace: Span::from_secs(4), ..shell(STUBBORN) };
+    let (first, second) = (config.clone(), config);
+    let there = path.clone();
+    in_a_run_that_dies(async move {
+        let mut target = open(&first, &there);
+        let started = target.scale(&order(0, 3, &[])).await.unwrap().started;
+        for id in &started {
+            ready(&there, id).await;
+        }
+        target.scale(&order(3, 2, &[&started[0]])).await.unwrap();
+    });
+    assert!(processes_of(&path).len() >= 3, "the workers live on");
+    in_a_run_that_dies(async move {
+        let mut target = open(&second, &path);
+        let seen = target.status().await.unwrap();
+        assert_eq!((seen.reading.ready, seen.reading.draining, seen.reading.died), (2, 1, 0));
+        let (going, staying) = (ids(&seen, Draining)[0], ids(&seen, Ready));
+        let pid = group_of(&seen, going);
+        until("the stop that was under way is carried out", async || {
+            processes::members(pid).is_empty()
+        })
+        .await;
+        until("the list is right", async || {
+            ids(&target.status().await.unwrap(), Ready) == staying
+                && target.status().await.unwrap().reading.draining == 0
+        })
+        .await;
+    });
+}
+
+#[test]
+fn workers_are_found_by_their_environment_when_the_records_are_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let path = folder.path().to_owned();
+    let there = path.clone();
+    in_a_run_that_dies(async move {
+        let mut target = open(&shell("sleep 1000 & exec sleep 1000"), &there);
+        target.scale(&order(0, 2, &[])).await.unwrap();
+        std::fs::remove_dir_all(there.join("state/g/workers")).unwrap();
+    });
+    in_a_run_that_dies(async move {
+        let mut target = open(&shell("exec sleep 1000"), &path);
+        let seen = target.status().await.unwrap();
+        assert_eq!(seen.reading.ready, 2);
+        let age = headcount::clock::now().since(seen.reading.workers[0].started_at.unwrap());
+        assert!(age < Span::from_secs(60) && age > Span::from_secs(-2), "{age:#}");
+        // Another folder is another fleet.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut other = open(&shell("exec sleep 1000"), elsewhere.path());
+        assert_eq!(other.status().await.unwrap().reading.workers, []);
+    });
+}
+
+#[tokio::test]
+async fn a_process_that_got_a_workers_number_later_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let seen = processes::Process::find(stranger.id()).unwrap();
+    let records = folder.path().join("state/g/workers");
+    std::fs::create_dir_all(&records).unwrap();
+    for (id, started, boot_id) in [
+        ("g-00000001", seen.started + 1, processes::boot_id()),
+        ("g-00000002", seen.started, "an earlier boot".to_string()),
+    ] {
+        let record = serde_json::json!({
+            "id": id, "pid": seen.pid, "started": started, "boot_id": boot_id,
+            "started_at": 1.0, "draining_since": 2.0,
+        });
+        std::fs::write(records.join(format!("{id}.json")), record.to_string()).unwrap();
+    }
+    let config = ProcessConfig { grace: Span::ZERO, ..shell("exec sleep 1000") };
+    let mut target = open(&config, folder.path());
+    until("no worker is listed", async || {
+        target.status().await.unwrap().reading.workers.is_empty()
+    })
+    .await;
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger runs");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn on_exit_says_what_becomes_of_the_workers() {
+    for (on_exit, left) in [(OnExit::Keep, 2), (OnExit::Stop, 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let _sweep = Sweep(folder.path());
+        let config = ProcessConfig { on_exit, ..shell("exec sleep 1000") };
+        let mut target = open(&config, folder.path());
+        target.scale(&order(0, 2, &[])).await.unwrap();
+        target.close().await;
+        drop(target);
+        assert_eq!(processes_of(folder.path()).len(), left, "{on_exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn works_on_when_nothing_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    // A file where the state folder should be: root ignores file modes, but not this.
+    std::fs::create_dir_all(folder.path().join("state")).unwrap();
+    std::fs::write(folder.path().join("state/g"), "in the way").unwrap();
+    let mut target = open(&shell("exec sleep 1000"), folder.path());
+    let id = target.scale(&order(0, 2, &[])).await.unwrap().started.remove(0);
+    target.scale(&order(2, 1, &[&id])).await.unwrap();
+    until("one is left", async || {
+        let seen = target.status().await.unwrap();
+        (seen.reading.ready, seen.reading.draining) == (1, 0)
+    })
+    .await;
+}
