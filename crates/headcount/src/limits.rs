@@ -4,8 +4,20 @@ use std::time::Duration;
 
 /// One look at a queue or a target may take this long; then it counts as missing.
 pub const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// `headcount check` waits so long for a queue or a target.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// A configuration file may be this large, bytes.
 pub const CONFIG_BYTES: u64 = 1 << 20;
+/// A configuration file may be nested this deeply.
+pub const CONFIG_DEPTH: usize = 32;
+/// A configuration file may have this many keys and values, aliases followed.
+pub const CONFIG_NODES: usize = 100_000;
+/// Of the errors in a configuration file this many are shown.
+pub const CONFIG_ERRORS_SHOWN: usize = 50;
+/// A line of observations may be this long, bytes.
+pub const OBSERVATION_BYTES: usize = 1 << 20;
+/// A file of saved state may be this large, bytes.
+pub const STATE_BYTES: u64 = 16 << 20;
 /// A secret file may be this large, bytes.
 pub const SECRET_BYTES: u64 = 64 << 10;
 /// Output of a command that is kept for messages, bytes.

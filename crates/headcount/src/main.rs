@@ -3,14 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use headcount::cli::Cli;
+use headcount::cli::{Cli, out};
 
 fn main() -> ExitCode {
-    match Cli::parse().run() {
-        Ok(code) => code,
-        Err(error) => {
-            headcount::telemetry::complain(&error);
-            ExitCode::FAILURE
-        }
-    }
+    let cli = Cli::parse();
+    let json = cli.globals.json;
+    cli.run().unwrap_or_else(|error| out::fail(&error, json))
 }

@@ -12,6 +12,7 @@ use crate::limits::SECRET_BYTES;
 /// A secret text. Its debug form hides it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(extend("writeOnly" = true, "format" = "password"))]
 pub struct Secret(#[schemars(with = "String")] SecretString);
 
 impl Secret {

@@ -1,16 +1,205 @@
-//! `headcount check`.
+//! `headcount check`: the configuration, and everything that it names.
 
+use std::future::Future;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use crate::cli::Globals;
+use headcount_core::{Reading, Span};
+use serde::Serialize;
+
+use crate::cli::out::{self, Table};
+use crate::cli::{Globals, WrongUse};
+use crate::clock;
+use crate::config::{self, Config, Found, GroupConfig};
+use crate::finding::{Finding, Level};
+use crate::hosts::HostWatch;
+use crate::limits::CHECK_TIMEOUT;
 
 /// Arguments of `headcount check`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(after_help = "Exit codes: 0 all is well or works with a loss; 2 the configuration is \
+wrong; 3 something does not work.")]
+pub struct Args {
+    /// Check only this group
+    group: Option<String>,
+}
+
+/// The exit code when something does not work.
+const EXIT_PROBLEM: u8 = 3;
+/// The host's CPU is known once two samples were taken; wait so long for them.
+const HOST_SAMPLES: Duration = Duration::from_secs(2);
+
+/// What was found, as `--json` prints it.
+#[derive(Serialize)]
+struct Report {
+    /// The configuration file; null if the environment took its place.
+    config: Option<String>,
+    problems: usize,
+    warnings: usize,
+    findings: Vec<About>,
+}
+
+/// A finding, and the group that it is about.
+#[derive(Serialize)]
+struct About {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(flatten)]
+    finding: Finding,
+}
 
 impl Args {
-    /// Does it.
-    pub fn run(self, _globals: &Globals) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("not there yet")
+    /// Checks, and prints what was found.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or has no such group.
+    pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
+        let found = config::find(globals)?;
+        let groups = self.chosen(&found.config)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let findings = runtime.block_on(look_at(&found, &groups));
+        let count = |level| findings.iter().filter(|f| f.finding.level == level).count();
+        let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+        let config = found.file.map(|path| path.display().to_string());
+        let report = Report { config, problems, warnings, findings };
+        if globals.json {
+            out::print_json(&report)?
+        } else {
+            out::print(&report.text())?
+        }
+        Ok(if problems > 0 { EXIT_PROBLEM.into() } else { ExitCode::SUCCESS })
+    }
+
+    fn chosen<'a>(&self, config: &'a Config) -> anyhow::Result<Vec<&'a GroupConfig>> {
+        let Some(name) = &self.group else { return Ok(config.groups.iter().collect()) };
+        match config.groups.iter().find(|group| group.name == *name) {
+            Some(group) => Ok(vec![group]),
+            None => {
+                let known: Vec<_> = config.groups.iter().map(|g| g.name.as_str()).collect();
+                let what = format!("no group `{name}`; there are {}", known.join(", "));
+                Err(WrongUse(what).into())
+            }
+        }
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut table = Table::new(&[]);
+        for About { group, finding } in &self.findings {
+            let (mark, style) = match finding.level {
+                Level::Good => ("✔", out::GOOD),
+                Level::Warning => ("!", out::WARNING),
+                Level::Problem => ("✘", out::PROBLEM),
+            };
+            let plain = anstyle::Style::new();
+            table.row([
+                (style, mark.into()),
+                (out::BOLD, group.clone().unwrap_or_default()),
+                (out::DIM, finding.about.clone()),
+                (plain, finding.what.clone()),
+            ]);
+            if let Some(fix) = &finding.fix {
+                let none = || (plain, String::new());
+                table.row([none(), none(), none(), (style, format!("fix: {fix}"))]);
+            }
+        }
+        let number = |n: usize, noun: &str| match n {
+            1 => format!("1 {noun}"),
+            n => format!("{n} {noun}s"),
+        };
+        let summary = match (self.problems, self.warnings) {
+            (0, 0) => out::styled(out::GOOD, "all is well"),
+            (0, n) => out::styled(out::WARNING, number(n, "warning")),
+            (n, 0) => out::styled(out::PROBLEM, number(n, "problem")),
+            (n, m) => {
+                let text = format!("{}, {}", number(n, "problem"), number(m, "warning"));
+                out::styled(out::PROBLEM, text)
+            }
+        };
+        format!("{table}{summary}\n")
+    }
+}
+
+async fn look_at(found: &Found, groups: &[&GroupConfig]) -> Vec<About> {
+    let config = &found.config;
+    let host = HostWatch::start();
+    let mut findings: Vec<Finding> =
+        found.notes.iter().map(|note| Finding::good("configuration", note)).collect();
+    findings.push(state_dir(&config.state_dir));
+    let about_all = |finding| About { group: None, finding };
+    let mut all: Vec<About> = findings.into_iter().map(about_all).collect();
+    for group in groups {
+        let name = Some(group.name.clone());
+        let found = of_group(group, &config.state_dir).await;
+        all.extend(found.into_iter().map(|finding| About { group: name.clone(), finding }));
+    }
+    let needed = groups.iter().any(|group| group.rules.policy.needs_host());
+    all.push(about_all(of_host(&host, needed).await));
+    all
+}
+
+async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
+    let place = group.place(state_dir);
+    let mut found = match group.queue.open(&place) {
+        Ok(mut queue) => within("queue", queue.check()).await,
+        Err(error) => vec![cannot_open("queue", &error)],
+    };
+    found.extend(match group.target.open(&place) {
+        Ok(mut target) => within("target", target.check()).await,
+        Err(error) => vec![cannot_open("target", &error)],
+    });
+    found
+}
+
+async fn within(about: &str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
+    tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or_else(|_| {
+        let what = format!("no result within {} s", CHECK_TIMEOUT.as_secs());
+        vec![Finding::problem(about, what, "see whether it is overloaded or unreachable")]
+    })
+}
+
+fn cannot_open(about: &str, error: &anyhow::Error) -> Finding {
+    Finding::problem(about, format!("{error:#}"), "correct the configuration or the file it names")
+}
+
+/// Whether state can be kept there. Creates no folder.
+fn state_dir(folder: &Path) -> Finding {
+    let there = folder.ancestors().find(|parent| parent.exists()).unwrap_or(folder);
+    let shown = folder.display();
+    match tempfile::tempfile_in(there) {
+        Ok(_) => Finding::good("state", format!("is kept in {shown}")),
+        Err(error) => {
+            let what = format!("cannot be kept in {shown}: {error}");
+            Finding::problem("state", what, "name a writable folder: `state_dir:` or --state-dir")
+        }
+    }
+}
+
+async fn of_host(host: &HostWatch, needed: bool) -> Finding {
+    let read = || host.read(clock::now(), Span::from_secs(1));
+    let sampled = async {
+        while matches!(read(), Reading::Missing(_)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let _ = tokio::time::timeout(HOST_SAMPLES, sampled).await;
+    match read() {
+        Reading::Known { value, .. } => {
+            let mut what = format!("CPU {:.1} %", value.cpu_raw);
+            what += &value.cores.map(|n| format!(" of {n} cores")).unwrap_or_default();
+            what += &value.mem.map(|n| format!(", memory {n:.1} %")).unwrap_or_default();
+            Finding::good("host", what)
+        }
+        Reading::Missing(missing) => {
+            let what = format!("CPU and memory are unknown: {missing}");
+            let fix = "mount the host's /proc at /host/proc, or /proc, readable";
+            if needed {
+                Finding::problem("host", what, fix)
+            } else {
+                Finding::warning("host", what, fix)
+            }
+        }
     }
 }

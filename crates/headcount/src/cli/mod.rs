@@ -6,6 +6,7 @@ pub mod demo;
 pub mod events;
 pub mod explain;
 pub mod once;
+pub mod out;
 pub mod pause;
 pub mod replay;
 pub mod run;
@@ -43,10 +44,15 @@ pub struct Globals {
     /// Where state is kept, instead of the configuration's folder
     #[arg(long, global = true, env = "HEADCOUNT_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON. What is wrong with a configuration is JSON too
     #[arg(long, global = true)]
     pub json: bool,
 }
+
+/// Arguments that make no sense with this configuration: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUse(pub String);
 
 /// The verbs.
 #[derive(Debug, Subcommand)]

@@ -2,15 +2,21 @@
 
 use std::process::ExitCode;
 
-use crate::cli::Globals;
+use crate::cli::{Globals, out};
+use crate::config;
 
 /// Arguments of `headcount schema`.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
 impl Args {
-    /// Does it.
+    /// Prints the schema. Editors check the file against it with a first line of
+    /// `# yaml-language-server: $schema=PATH`.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
     pub fn run(self, _globals: &Globals) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("not there yet")
+        out::print_json(&config::json_schema())?;
+        Ok(ExitCode::SUCCESS)
     }
 }

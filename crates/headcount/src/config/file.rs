@@ -1,1 +1,313 @@
 //! The configuration as written: `headcount.yaml`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use headcount_core::rules::{Bounds, Brake, Busy, Fallback, Limits};
+use headcount_core::schedule::Schedule;
+use headcount_core::{Policy, Rules, Span};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::read::{Findings, Read};
+use super::tree::{Document, Path as KeyPath, Shape};
+use super::{Config, GroupConfig, LogConfig, MetricsList, Overrides};
+use crate::limits::KEEP_DAYS;
+use crate::queues::QueueConfig;
+use crate::queues::bull::RedisConfig;
+use crate::targets::TargetConfig;
+
+/// Where health and metrics are served unless configured.
+const LISTEN: &str = "127.0.0.1:9411";
+/// The longest time between two looks unless configured.
+const LOOK: Span = Span::from_secs(5);
+/// Looks closer together than this would only cost CPU.
+const LEAST_LOOK: Span = Span::from_millis(100);
+/// Looks further apart than this would make every reading stale.
+const MOST_LOOK: Span = Span::from_secs(3600);
+
+/// Headcount decides how many workers each group should have, and makes it so. Texts may contain
+/// `${NAME}` or `${NAME:-default}` for a variable of the environment; `$$` is a plain dollar.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "headcount.yaml", extend("patternProperties" = {"^x-": true}))]
+pub(super) struct File {
+    /// Where state, logs of worker processes and the like are kept. Default: /var/lib/headcount for
+    /// root, else $XDG_STATE_HOME/headcount or ~/.local/state/headcount.
+    #[serde(default)]
+    state_dir: Option<PathBuf>,
+    /// Health and metrics over HTTP.
+    #[serde(default)]
+    http: Http,
+    /// Logs on standard error.
+    #[serde(default)]
+    log: LogConfig,
+    /// How many days samples and events are kept.
+    #[serde(default = "keep_days")]
+    #[schemars(range(min = 1, max = 3650))]
+    keep_days: u32,
+    /// The groups of workers, by name.
+    #[serde(default)]
+    #[schemars(required)]
+    groups: BTreeMap<String, Group>,
+}
+
+/// Health and metrics over HTTP.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Http {
+    /// An address of this machine only, `127.0.0.1:9411`, or `none`.
+    listen: String,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { listen: LISTEN.into() }
+    }
+}
+
+/// One group of identical workers. All keys but `queue`, `target`, `look` and `metrics_list` are its
+/// [`Rules`].
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// How many workers there may be.
+    #[serde(default)]
+    workers: Bounds,
+    /// The rule that wants a number.
+    #[serde(default)]
+    policy: Policy,
+    /// The host's limits: no growth beyond them.
+    #[serde(default)]
+    brake: Brake,
+    /// How far one decision may go.
+    #[serde(default)]
+    limits: Limits,
+    /// Other bounds at certain times.
+    #[serde(default)]
+    schedule: Option<Schedule>,
+    /// Whether scale-in may stop a worker that holds a job.
+    #[serde(default)]
+    busy: Busy,
+    /// Where to go when the sources stay silent.
+    #[serde(default)]
+    fallback: Option<Fallback>,
+    /// After this long a reading counts as missing. Default: three polls.
+    #[serde(default)]
+    stale_after: Option<Span>,
+    /// After an outage, readings must be known for this long before a scale-in. Default: two polls.
+    #[serde(default)]
+    settle: Option<Span>,
+    /// The longest time between two looks when all is quiet. Default: 5s.
+    #[serde(default)]
+    look: Option<Span>,
+    /// Where demand is read.
+    #[serde(default)]
+    #[schemars(required, with = "QueueConfig")]
+    queue: Option<QueueConfig>,
+    /// What runs the workers.
+    #[serde(default)]
+    #[schemars(required, with = "TargetConfig")]
+    target: Option<TargetConfig>,
+    /// Keeps the list of snapshots in Redis that the reference n8n autoscaler keeps.
+    #[serde(default)]
+    metrics_list: Option<MetricsListFile>,
+}
+
+/// A list of snapshots in Redis, as the reference n8n autoscaler keeps it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct MetricsListFile {
+    /// Which Redis. Default: the queue's.
+    redis: Option<RedisConfig>,
+    /// The list's key.
+    #[schemars(length(min = 1))]
+    key: String,
+    /// How many snapshots are kept.
+    #[schemars(range(min = 1, max = 100_000))]
+    keep: u32,
+}
+
+impl Default for MetricsListFile {
+    fn default() -> Self {
+        Self { redis: None, key: "autoscaler:metrics".into(), keep: 200 }
+    }
+}
+
+const fn keep_days() -> u32 {
+    KEEP_DAYS
+}
+
+/// The configuration that a file means, or everything that is wrong with it in `read`'s findings.
+pub(super) fn meant<'a>(
+    read: Read<'a, File>,
+    doc: &Document,
+    base_dir: &Path,
+    overrides: &Overrides,
+) -> (Option<Config>, Findings<'a>) {
+    let Read { value, mut findings } = read;
+    let Some(mut file) = value else { return (None, findings) };
+    if file.groups.is_empty() && findings.is_empty() {
+        findings.problem(&[], "groups", "no groups; name at least one under `groups:`");
+    }
+    let listen = match address(&file.http.listen) {
+        Ok(listen) => listen,
+        Err(what) => {
+            findings.problem(&[], "http.listen", &what);
+            None
+        }
+    };
+    let state_dir = match overrides.state_dir.clone().or(file.state_dir) {
+        Some(folder) => base_dir.join(folder),
+        None => default_state_dir(),
+    };
+    let mut groups = Vec::new();
+    for name in group_names(doc) {
+        let path = vec!["groups".to_string(), name.clone()];
+        if let Some(what) = bad_name(&name) {
+            findings.problem(&path, "", what);
+        }
+        if let Some(group) = file.groups.remove(&name) {
+            groups.extend(group.meant(name, &path, doc, base_dir, &mut findings));
+        }
+    }
+    let keep_days = file.keep_days;
+    (Some(Config { groups, state_dir, listen, log: file.log, keep_days }), findings)
+}
+
+impl Group {
+    /// The group that is meant; `None` if it has no queue or target.
+    fn meant(
+        self,
+        name: String,
+        path: &KeyPath,
+        doc: &Document,
+        base_dir: &Path,
+        findings: &mut Findings<'_>,
+    ) -> Option<GroupConfig> {
+        let (look, base_dir) = (self.look.unwrap_or(LOOK), base_dir.to_path_buf());
+        if !(LEAST_LOOK..=MOST_LOOK).contains(&look) {
+            let what = format!("{look:#} is not between {LEAST_LOOK:#} and {MOST_LOOK:#}");
+            findings.problem(path, "look", &what);
+        }
+        let rules = Rules {
+            workers: self.workers,
+            policy: self.policy,
+            brake: self.brake,
+            limits: self.limits,
+            schedule: self.schedule,
+            busy: self.busy,
+            fallback: self.fallback,
+            stale_after: self.stale_after,
+            settle: self.settle,
+        };
+        findings.problems(path, rules.problems());
+        if let Some(queue) = &self.queue {
+            findings.problems(&kind_path(doc, path, "queue"), queue.problems());
+        }
+        if let Some(target) = &self.target {
+            findings.problems(&kind_path(doc, path, "target"), target.problems());
+        }
+        let metrics_list = self.metrics_list.and_then(|list| {
+            let of_queue = match &self.queue {
+                Some(QueueConfig::Bull(bull)) => Some(bull.redis.clone()),
+                _ => None,
+            };
+            let redis = list.redis.or(of_queue);
+            if redis.is_none() && self.queue.is_some() {
+                let what = "the queue has no Redis; say which one under `redis:`";
+                findings.problem(path, "metrics_list", what);
+            }
+            Some(MetricsList { redis: redis?, key: list.key, keep: list.keep })
+        });
+        let (queue, target) = (self.queue?, self.target?);
+        Some(GroupConfig { name, rules, queue, target, look, metrics_list, base_dir })
+    }
+}
+
+/// The groups' names in the order of the file.
+fn group_names(doc: &Document) -> Vec<String> {
+    match doc.root.child("groups").map(|(_, node)| &node.shape) {
+        Some(Shape::Map(entries)) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The path of the one kind under `queue` or `target`.
+fn kind_path(doc: &Document, group: &[String], key: &str) -> KeyPath {
+    let mut path = [group, &[key.to_string()]].concat();
+    let node = path.iter().try_fold(&doc.root, |node, step| Some(node.child(step)?.1));
+    if let Some(Shape::Map(entries)) = node.map(|node| &node.shape) {
+        path.extend(entries.first().map(|(kind, _)| kind.name.clone()));
+    }
+    path
+}
+
+/// What is wrong with a group's name: it is used in file names, labels and commands.
+fn bad_name(name: &str) -> Option<&'static str> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+    let dots = name.chars().all(|c| c == '.');
+    (dots || name.len() > 63 || !name.chars().all(fits))
+        .then_some("a group's name has 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
+}
+
+/// Where to listen: nowhere, or on this machine only.
+fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let Ok(address) = local.as_deref().unwrap_or(text).parse::<SocketAddr>() else {
+        return Err(format!("`{text}` is not an address and port; write {LISTEN} or none"));
+    };
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "{address} can be reached from elsewhere, and there is no authentication yet; \
+             write 127.0.0.1:{}",
+            address.port()
+        ));
+    }
+    Ok(Some(address))
+}
+
+/// Where state is kept unless configured.
+fn default_state_dir() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if rustix::process::geteuid().is_root() {
+        return "/var/lib/headcount".into();
+    }
+    let state_home = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    state_home.unwrap_or_else(std::env::temp_dir).join("headcount")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listens_on_this_machine_only() {
+        assert_eq!(address("none"), Ok(None));
+        assert_eq!(address("localhost:80"), Ok(Some(([127, 0, 0, 1], 80).into())));
+        assert!(address("[::1]:9411").is_ok());
+        for (text, wanted) in [
+            ("0.0.0.0:9411", "can be reached from elsewhere"),
+            (":9411", "is not an address and port"),
+            ("9411", "is not an address and port"),
+            ("127.0.0.1:99999", "is not an address and port"),
+        ] {
+            let what = address(text).unwrap_err();
+            assert!(what.contains(wanted), "{text}: {what}");
+        }
+    }
+
+    #[test]
+    fn names_fit_into_file_names_and_labels() {
+        for name in ["n8n-worker", "a", "0.1_x", &"x".repeat(63)] {
+            assert_eq!(bad_name(name), None, "{name}");
+        }
+        for name in ["", "..", "A", "a/b", "a b", "ü", &"x".repeat(64)] {
+            assert!(bad_name(name).is_some(), "{name}");
+        }
+    }
+}

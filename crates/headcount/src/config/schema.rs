@@ -1,0 +1,153 @@
+//! The JSON Schema of a configuration: generated from the types, printed by `headcount schema`, and
+//! the yardstick that files are checked with.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+/// A length of time as people write it (`30s`, `1m 30s`), or as ISO 8601 does (`PT1M30S`).
+pub(super) const DURATION: &str = r"^(P.+|(\d+(\.\d+)?\s*[a-zµ]+[\s,]*)+)$";
+
+/// The schema of `T`.
+pub(super) fn of<T: JsonSchema>() -> Value {
+    let durations = RecursiveTransform(say_how_durations_are_written);
+    let settings = SchemaSettings::draft2020_12().with_transform(durations);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// `format: duration` means ISO 8601 only, which is not how people write them.
+fn say_how_durations_are_written(schema: &mut Schema) {
+    if schema.get("format") == Some(&json!("duration")) {
+        schema.remove("format");
+        schema.insert("pattern".into(), json!(DURATION));
+        schema.insert("examples".into(), json!(["30s", "1m 30s", "2h"]));
+    }
+}
+
+/// One part of a schema, references followed.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    root: &'a Value,
+    part: &'a Value,
+}
+
+/// A way to write an enum: its name, and the part for its content unless the name is all.
+pub(super) type Variant<'a> = (&'a str, Option<Part<'a>>);
+
+impl<'a> Part<'a> {
+    /// The whole schema.
+    pub(super) fn root(root: &'a Value) -> Self {
+        Self { root, part: root }
+    }
+
+    fn sub(self, part: &'a Value) -> Self {
+        let target = part["$ref"].as_str().and_then(|r| self.root.pointer(r.strip_prefix('#')?));
+        match target {
+            Some(target) => Self { root: self.root, part: target }.sub(target),
+            None => Self { root: self.root, part },
+        }
+    }
+
+    /// What the schema says under `keyword`; null if nothing.
+    pub(super) fn says(self, keyword: &str) -> &'a Value {
+        &self.part[keyword]
+    }
+
+    /// A number that the schema gives under `keyword`.
+    pub(super) fn number(self, keyword: &str) -> Option<f64> {
+        self.part[keyword].as_f64()
+    }
+
+    /// The part for the property `name`.
+    pub(super) fn property(self, name: &str) -> Option<Self> {
+        self.part["properties"].get(name).map(|part| self.sub(part))
+    }
+
+    /// The names of all properties.
+    pub(super) fn properties(self) -> Vec<&'a str> {
+        let properties = self.part["properties"].as_object();
+        properties.map(|p| p.keys().map(String::as_str).collect()).unwrap_or_default()
+    }
+
+    /// The part for values of other keys; `None` if there may be none.
+    pub(super) fn other_properties(self) -> Option<Self> {
+        match &self.part["additionalProperties"] {
+            Value::Bool(false) => None,
+            part => Some(self.sub(part)),
+        }
+    }
+
+    /// Whether keys that begin with `x-` are the user's own.
+    pub(super) fn allows_extensions(self) -> bool {
+        !self.part["patternProperties"]["^x-"].is_null()
+    }
+
+    /// The keys that must be there.
+    pub(super) fn required(self) -> Vec<&'a str> {
+        strings(&self.part["required"])
+    }
+
+    /// The part for the items of a list.
+    pub(super) fn items(self) -> Self {
+        self.sub(&self.part["items"])
+    }
+
+    /// The types that a value may have; empty if any.
+    pub(super) fn types(self) -> Vec<&'a str> {
+        match &self.part["type"] {
+            Value::String(one) => vec![one],
+            many => strings(many),
+        }
+    }
+
+    /// The alternatives, without the one for "nothing".
+    fn branches(self) -> Vec<Self> {
+        let branches = self.part["anyOf"].as_array().or(self.part["oneOf"].as_array());
+        let branches = branches.map(Vec::as_slice).unwrap_or_default().iter();
+        branches.map(|part| self.sub(part)).filter(|part| part.types() != ["null"]).collect()
+    }
+
+    /// Whether nothing may stand here.
+    pub(super) fn allows_null(self) -> bool {
+        let branches = self.part["anyOf"].as_array().or(self.part["oneOf"].as_array());
+        let mut branches = branches.map(Vec::as_slice).unwrap_or_default().iter();
+        self.types().contains(&"null") || branches.any(|part| part["type"] == "null")
+    }
+
+    /// The only alternative to "nothing", if there is exactly one.
+    pub(super) fn only_branch(self) -> Option<Self> {
+        match self.branches().as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
+    /// The variants of an externally tagged enum; empty if this is none.
+    pub(super) fn variants(self) -> Vec<Variant<'a>> {
+        if let names @ [_, ..] = strings(&self.part["enum"]).as_slice() {
+            return names.iter().map(|name| (*name, None)).collect();
+        }
+        let variants = self.branches().into_iter().map(Self::as_variant);
+        variants.collect::<Option<Vec<_>>>().unwrap_or_default().concat()
+    }
+
+    fn as_variant(self) -> Option<Vec<Variant<'a>>> {
+        if let Some(name) = self.part["const"].as_str() {
+            return Some(vec![(name, None)]);
+        }
+        if let names @ [_, ..] = strings(&self.part["enum"]).as_slice() {
+            return Some(names.iter().map(|name| (*name, None)).collect());
+        }
+        match (self.properties().as_slice(), self.required().as_slice()) {
+            ([name], [required]) if name == required => {
+                Some(vec![(*name, Some(self.property(name)?))])
+            }
+            _ => None,
+        }
+    }
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    list.as_array().map(|l| l.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
