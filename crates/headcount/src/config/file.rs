@@ -67,8 +67,7 @@ impl Default for Http {
     }
 }
 
-/// One group of identical workers. All keys but `queue`, `target`, `look` and `metrics_list` are its
-/// [`Rules`].
+/// One group of identical workers.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Group {

@@ -1,27 +1,38 @@
 //! The JSON Schema of a configuration: generated from the types, printed by `headcount schema`, and
 //! the yardstick that files are checked with.
 
+use headcount_core::Span;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
+
+use super::tree::Shape;
 
 /// A length of time as people write it (`30s`, `1m 30s`), or as ISO 8601 does (`PT1M30S`).
 pub(super) const DURATION: &str = r"^(P.+|(\d+(\.\d+)?\s*[a-zµ]+[\s,]*)+)$";
 
 /// The schema of `T`.
 pub(super) fn of<T: JsonSchema>() -> Value {
-    let durations = RecursiveTransform(say_how_durations_are_written);
-    let settings = SchemaSettings::draft2020_12().with_transform(durations);
+    let readable = RecursiveTransform(as_people_write);
+    let settings = SchemaSettings::draft2020_12().with_transform(readable);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// `format: duration` means ISO 8601 only, which is not how people write them.
-fn say_how_durations_are_written(schema: &mut Schema) {
+/// Makes it fit what people write: `format: duration` would mean ISO 8601 only.
+fn as_people_write(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        // Links in the documentation of the program.
+        *text = text.replace("[`", "`").replace("`]", "`");
+    }
     if schema.get("format") == Some(&json!("duration")) {
         schema.remove("format");
         schema.insert("pattern".into(), json!(DURATION));
         schema.insert("examples".into(), json!(["30s", "1m 30s", "2h"]));
+        let default = schema.get("default").and_then(Value::as_str);
+        if let Some(span) = default.and_then(|text| text.parse::<Span>().ok()) {
+            schema.insert("default".into(), json!(format!("{span:#}")));
+        }
     }
 }
 
@@ -115,12 +126,18 @@ impl<'a> Part<'a> {
         self.types().contains(&"null") || branches.any(|part| part["type"] == "null")
     }
 
-    /// The only alternative to "nothing", if there is exactly one.
-    pub(super) fn only_branch(self) -> Option<Self> {
-        match self.branches().as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        }
+    /// The only alternative to "nothing", or the only one that a value of this shape may fit.
+    pub(super) fn branch_for(self, shape: &Shape) -> Option<Self> {
+        let fits = |part: &Self| match shape {
+            Shape::Null => false,
+            Shape::List(_) => part.types() == ["array"],
+            Shape::Map(_) => part.types() == ["object"],
+            _ => !matches!(part.types().as_slice(), ["array"] | ["object"]),
+        };
+        let branches = self.branches();
+        let mut fitting = branches.iter().filter(|part| branches.len() == 1 || fits(part));
+        let first = fitting.next()?;
+        fitting.next().is_none().then_some(*first)
     }
 
     /// The variants of an externally tagged enum; empty if this is none.

@@ -101,8 +101,8 @@ impl<'a> Walk<'a> {
         if !variants.is_empty() {
             return self.variant(node, &variants);
         }
-        if let Some(only) = part.only_branch() {
-            return self.value(node, only);
+        if let Some(branch) = part.branch_for(&node.shape) {
+            return self.value(node, branch);
         }
         let types: Vec<&str> = part.types().into_iter().filter(|t| *t != "null").collect();
         match types.as_slice() {
@@ -318,16 +318,17 @@ impl<'a> Walk<'a> {
         let written = clip(self.doc.text(node.at)).to_string();
         let number = match &node.shape {
             Shape::Number(number) => number.clone(),
-            Shape::Text(text) => match self.expanded(node, text)? {
-                (text, named) => match parsed(&text) {
+            Shape::Text(text) => {
+                let (text, named) = self.expanded(node, text)?;
+                match parsed(&text) {
                     Some(number) if named => number,
                     Some(_) => {
                         let what = format!("{written} is a text; write {noun} without quotes");
                         return self.here(node.at, what);
                     }
                     None => return self.here(node.at, format!("{written} is not {noun}")),
-                },
-            },
+                }
+            }
             _ => return self.here(node.at, format!("must be {noun}, not {}", node.kind())),
         };
         if whole && !number.is_i64() && !number.is_u64() {
