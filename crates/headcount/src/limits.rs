@@ -51,3 +51,15 @@ pub const LEFTOVERS_GRACE: Duration = Duration::from_secs(5);
 /// A child command's output is read for this long after its end: something that it left in the
 /// background may hold the pipe open for ever.
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
+/// A request to the Docker Engine outside a look may take this long.
+pub const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
+/// One look asks the Docker Engine for the details of at most this many containers.
+pub const INSPECTS_PER_LOOK: usize = 32;
+/// A container that was told to go is looked at this often, besides waiting for its end.
+pub const DRAIN_LOOK: Duration = Duration::from_secs(10);
+/// The same after an error.
+pub const DRAIN_POLL: Duration = Duration::from_secs(1);
+/// A command that is only asked something, its version for example, may take this long.
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+/// A command that ran too long and was told to end may take this long to do so.
+pub const COMMAND_GRACE: Duration = Duration::from_secs(5);

@@ -1,7 +1,10 @@
 //! Targets: what runs the workers and changes their number. A new kind is one file and one line in
 //! the list below.
 
+pub mod command;
 pub mod compose;
+pub mod docker_engine;
+pub mod drains;
 pub mod dry_run;
 pub mod process;
 mod program;

@@ -1,0 +1,204 @@
+//! What the containers of a service are: workers, workers that leave, remains. And how many
+//! `docker compose up --scale` must be told, since Compose counts them in its own way. Pure.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+
+use headcount_core::reading::{Worker, WorkerState};
+use headcount_core::{FleetReading, Span, Timestamp};
+
+use crate::queues::Identity;
+use crate::targets::FleetSeen;
+use crate::targets::docker_engine::{Container, Details, Health, Life};
+
+/// A worker that ends by itself within this time after its start died young.
+const YOUNG: Span = Span::from_secs(60);
+
+/// A container that was created this long ago and never ran: its start failed.
+const START_FAILED_AFTER: Span = Span::from_secs(60);
+
+/// What a container is to the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Serves, or soon will.
+    Serves,
+    /// Runs but takes no jobs: unhealthy or frozen.
+    Stuck,
+    /// Crashes again and again.
+    Crashing,
+    /// Created and about to be started.
+    Coming,
+    /// Was told to go.
+    Leaves,
+    /// Does not run and is not being removed.
+    Remains,
+    /// Is being removed.
+    Going,
+}
+
+/// What a container is to the target, `told` if it was told to go.
+pub(super) fn role(container: &Container, told: bool, now: Timestamp) -> Role {
+    match container.life {
+        life if told && life.is_alive() => Role::Leaves,
+        Life::Running if container.health == Some(Health::Unhealthy) => Role::Stuck,
+        Life::Running => Role::Serves,
+        Life::Paused => Role::Stuck,
+        Life::Restarting => Role::Crashing,
+        Life::Created => {
+            let is_old = container.created_at.is_some_and(|at| now.since(at) > START_FAILED_AFTER);
+            if is_old { Role::Remains } else { Role::Coming }
+        }
+        Life::Exited(_) | Life::Dead => Role::Remains,
+        Life::Removing => Role::Going,
+    }
+}
+
+/// Whether the change from `old` to `new` contains an end soon after a start.
+pub(super) fn died_young(old: Option<&Details>, new: &Details) -> bool {
+    if new.ends <= old.map_or(0, |old| old.ends) {
+        return false;
+    }
+    match (new.lived, old.and_then(|old| old.started_at), new.started_at) {
+        (Some(lived), _, _) => lived < YOUNG,
+        // It runs again already: it lived no longer than from one start to the next.
+        (None, Some(before), Some(after)) => after.since(before) < YOUNG,
+        (None, _, _) => true,
+    }
+}
+
+/// How a look is shown.
+pub(super) struct Shown {
+    pub(super) ready_after: Span,
+    pub(super) is_local: bool,
+    pub(super) now: Timestamp,
+}
+
+/// The look at the fleet.
+pub(super) fn seen(
+    listed: &[(Container, Role)],
+    details: &HashMap<String, Details>,
+    died: u32,
+    shown: &Shown,
+) -> FleetSeen {
+    let hostname = |c: &Container| details.get(&c.id).and_then(|d| d.hostname.as_deref());
+    let mut hostnames: HashMap<&str, u32> = HashMap::new();
+    for name in listed.iter().filter_map(|(c, _)| hostname(c)) {
+        *hostnames.entry(name).or_default() += 1;
+    }
+    let mut workers = Vec::new();
+    let mut known_as = HashMap::new();
+    for (container, role) in listed {
+        let known = details.get(&container.id);
+        let started_at = known.and_then(|d| d.started_at).or(container.created_at);
+        let version = container.labels.get("com.docker.compose.config-hash").cloned();
+        let id = container.id.clone();
+        let state = state(container, *role, started_at, shown);
+        workers.push(Worker { id: id.clone(), state, busy: None, started_at, version });
+        let mut names = vec![Identity::Container(id.clone())];
+        // A host name that several share tells nobody apart.
+        let own_name = hostname(container).filter(|name| hostnames.get(name) == Some(&1));
+        names.extend(own_name.map(|name| Identity::Hostname(name.to_owned())));
+        let any_port = |ip| Identity::Peer(SocketAddr::new(ip, 0));
+        names.extend(container.addresses.iter().copied().map(any_port));
+        let pid = known.and_then(|d| d.pid).filter(|_| shown.is_local && container.life.is_alive());
+        names.extend(pid.map(Identity::Process));
+        known_as.insert(id, names);
+    }
+    let mut reading = FleetReading::of(workers);
+    reading.died = died;
+    FleetSeen { reading, known_as }
+}
+
+fn state(
+    container: &Container,
+    role: Role,
+    started_at: Option<Timestamp>,
+    shown: &Shown,
+) -> WorkerState {
+    match role {
+        Role::Leaves => WorkerState::Draining,
+        Role::Stuck | Role::Crashing | Role::Coming => WorkerState::Broken,
+        Role::Going => WorkerState::Stopped,
+        Role::Remains => match container.life {
+            Life::Exited(Some(0 | 143)) => WorkerState::Stopped,
+            _ => WorkerState::Broken,
+        },
+        Role::Serves => match container.health {
+            Some(Health::Starting) => WorkerState::Starting,
+            Some(_) => WorkerState::Ready,
+            None => {
+                let age = started_at.map_or(Span::MAX, |at| shown.now.since(at));
+                if age < shown.ready_after { WorkerState::Starting } else { WorkerState::Ready }
+            }
+        },
+    }
+}
+
+/// How to reach a number of serving workers by adding.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// Workers that serve now.
+    pub(super) capacity: u32,
+    /// What Compose will count, once remains are removed and crashing ones told to go.
+    pub(super) existing: u32,
+    /// What `--scale` must say. Never less than `existing`: Compose would remove some.
+    pub(super) scale: u32,
+    /// Ids and names of those to be removed first: Compose would start them again.
+    pub(super) remains: Vec<(String, String)>,
+    /// Ids and names of those to be replaced: they never stay up.
+    pub(super) crashing: Vec<(String, String)>,
+    /// Names of those that hold a place but take no jobs.
+    pub(super) stuck: Vec<String>,
+    /// All ids before the change.
+    pub(super) ids: HashSet<String>,
+}
+
+impl Plan {
+    /// The plan to go from `listed` to `to` serving workers.
+    pub(super) fn new(listed: &[(Container, Role)], to: u32) -> Self {
+        let mut plan = Self::default();
+        let (mut places, mut coming, mut leaving) = (0_u32, 0_u32, 0_u32);
+        for (Container { id, name, .. }, role) in listed {
+            plan.ids.insert(id.clone());
+            match role {
+                Role::Serves => (plan.capacity, places) = (plan.capacity + 1, places + 1),
+                Role::Stuck => {
+                    plan.stuck.push(name.clone());
+                    places += 1;
+                }
+                Role::Coming => coming += 1,
+                Role::Leaves => leaving += 1,
+                Role::Crashing => {
+                    plan.crashing.push((id.clone(), name.clone()));
+                    leaving += 1;
+                }
+                Role::Remains => plan.remains.push((id.clone(), name.clone())),
+                Role::Going => {}
+            }
+        }
+        plan.existing = places + leaving;
+        plan.scale = to.max(places + coming) + leaving;
+        plan
+    }
+
+    /// What was done, for people.
+    pub(super) fn note(&self, started: &[String]) -> String {
+        let mut note = match started {
+            [] => "started none".to_owned(),
+            names => format!("started {}", names.join(", ")),
+        };
+        let names = |of: &[(String, String)]| {
+            of.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        if !self.remains.is_empty() {
+            note += &format!("; removed exited {}", names(&self.remains));
+        }
+        if !self.crashing.is_empty() {
+            note += &format!("; told crashing {} to go", names(&self.crashing));
+        }
+        if !self.stuck.is_empty() {
+            note += &format!("; {} take no jobs but count as replicas", self.stuck.join(", "));
+        }
+        note
+    }
+}

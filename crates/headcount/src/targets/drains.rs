@@ -1,0 +1,248 @@
+//! Containers that were told to go. Each gets its stop signal once in its life, all the time it
+//! was promised, and is removed when it has ended by itself; only after that time it is killed.
+//! They are remembered in a file, so that a restart neither forgets one, nor signals it twice, nor
+//! shortens its time: the grace starts anew then.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headcount_core::Silence;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use crate::limits::{DRAIN_LOOK, DRAIN_POLL};
+use crate::targets::docker_engine::{Details, Engine, EngineError};
+
+/// The containers of one target that were told to go.
+#[derive(Debug)]
+pub struct Drains {
+    book: Arc<Book>,
+    claim: Claim,
+    tasks: JoinSet<()>,
+}
+
+/// Whether this process sees the drains off. At most one does.
+#[derive(Debug)]
+enum Claim {
+    /// Nobody told anyone to go yet, or another process sees them off.
+    None,
+    /// This one, as long as it holds the lock.
+    Locked(#[expect(dead_code, reason = "holds the lock until it is dropped")] File),
+    /// This one; the folder cannot be written, so nobody else can know.
+    Unlocked,
+}
+
+#[derive(Debug)]
+struct Book {
+    engine: Engine,
+    folder: PathBuf,
+    grace: Duration,
+    told: Mutex<BTreeMap<String, Told>>,
+}
+
+/// What is remembered of one container.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Told {
+    name: String,
+    /// The life in which it was signalled: a container that is started again must be told again.
+    #[serde(default)]
+    life: Option<String>,
+}
+
+impl Drains {
+    /// The drains remembered in `folder`, which may not exist yet.
+    pub fn new(engine: Engine, folder: &Path, grace: Duration) -> Self {
+        let (folder, told) = (folder.to_owned(), Mutex::default());
+        Self {
+            book: Arc::new(Book { engine, folder, grace, told }),
+            claim: Claim::None,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Looks what is remembered, and goes on with it if no other process does. Call it before
+    /// every look at the containers.
+    pub fn look(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        if !self.tasks.is_empty() {
+            return;
+        }
+        self.claim = Claim::None;
+        *self.book.told() = self.book.read();
+        if self.book.told().is_empty() || !self.claim() {
+            return;
+        }
+        // Somebody else may have seen one off between the look and the claim.
+        *self.book.told() = self.book.read();
+        let ids: Vec<String> = self.book.told().keys().cloned().collect();
+        for id in ids {
+            self.see_off(id);
+        }
+    }
+
+    /// Whether this container was told to go.
+    pub fn has(&self, id: &str) -> bool {
+        self.book.told().contains_key(id)
+    }
+
+    /// Tells a container to go; returns when it has its signal, and sees it off in the background.
+    ///
+    /// # Errors
+    /// It could not be told, and will not be.
+    pub async fn tell(&mut self, id: &str, name: &str) -> Result<(), EngineError> {
+        if self.has(id) {
+            return Ok(());
+        }
+        self.claim();
+        self.book.told().insert(id.to_owned(), Told { name: name.to_owned(), life: None });
+        self.book.save();
+        match self.book.signal(id).await {
+            // The signal may have arrived all the same.
+            Err(error) if error.why != Silence::Timeout && !error.is_absent() => {
+                self.book.forget(id);
+                return Err(error);
+            }
+            _ => self.see_off(id.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Whether this process sees the drains off.
+    fn claim(&mut self) -> bool {
+        if !matches!(self.claim, Claim::None) {
+            return true;
+        }
+        let folder = &self.book.folder;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let file = std::fs::create_dir_all(folder)
+            .and_then(|()| options.open(folder.join("draining.lock")));
+        self.claim = match file.map(|file| file.try_lock().map(|()| file)) {
+            Ok(Ok(file)) => Claim::Locked(file),
+            Ok(Err(TryLockError::WouldBlock)) => Claim::None,
+            Ok(Err(TryLockError::Error(_))) | Err(_) => Claim::Unlocked,
+        };
+        !matches!(self.claim, Claim::None)
+    }
+
+    fn see_off(&mut self, id: String) {
+        let book = Arc::clone(&self.book);
+        self.tasks.spawn(async move { book.see_off(&id).await });
+    }
+}
+
+impl Book {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("draining.json")
+    }
+
+    fn read(&self) -> BTreeMap<String, Told> {
+        match std::fs::read(self.path()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                let file = self.path();
+                warn!(file = %file.display(), %error, "the list of draining workers is unreadable");
+                BTreeMap::new()
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => {
+                let file = self.path();
+                warn!(file = %file.display(), %error, "the list of draining workers is unreadable");
+                BTreeMap::new()
+            }
+        }
+    }
+
+    fn save(&self) {
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&self.folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            file.write_all(&serde_json::to_vec(&*self.told())?)?;
+            file.persist(self.path())?;
+            Ok(())
+        };
+        if let Err(error) = write() {
+            let file = self.path();
+            warn!(file = %file.display(), %error,
+                "draining workers will look ready again after a restart");
+        }
+    }
+
+    fn forget(&self, id: &str) {
+        self.told().remove(id);
+        self.save();
+    }
+
+    /// Gives it its stop signal, unless it has got it in this life.
+    async fn signal(&self, id: &str) -> Result<Details, EngineError> {
+        let seen = self.engine.inspect(id).await?;
+        let told = self.told().get(id).and_then(|told| told.life.clone());
+        if !seen.alive || told.as_ref() == Some(&seen.life) {
+            return Ok(seen);
+        }
+        self.engine.signal(id, &seen.stop_signal).await?;
+        if let Some(told) = self.told().get_mut(id) {
+            told.life = Some(seen.life.clone());
+        }
+        self.save();
+        Ok(seen)
+    }
+
+    /// Waits for its end, a while at most; kills it if its time is over. Returns whether
+    /// the engine answers.
+    async fn await_end(&self, id: &str, name: &str, began: Instant, seen: &Details) -> bool {
+        let grace = self.grace.max(seen.stop_timeout.unwrap_or_default());
+        let left = grace.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            warn!(worker = name, after_s = grace.as_secs(), "kills a worker that did not end");
+            if let Err(error) = self.engine.signal(id, "SIGKILL").await {
+                warn!(worker = name, %error, "cannot kill it yet");
+            }
+        }
+        // A Compose that sees it between its end and its removal would start it again: be quick.
+        let look_again = if left.is_zero() { DRAIN_POLL } else { left.min(DRAIN_LOOK) };
+        let ended = timeout(look_again, self.engine.wait(id)).await;
+        sleep(Duration::from_millis(20)).await;
+        !matches!(ended, Ok(Err(_)))
+    }
+
+    /// Stays with it until it is removed.
+    async fn see_off(&self, id: &str) {
+        let name = self.told().get(id).map(|told| told.name.clone()).unwrap_or_default();
+        let mut life: Option<(String, Instant)> = None;
+        loop {
+            match self.signal(id).await {
+                Err(error) if error.is_absent() => break,
+                Err(error) => warn!(worker = name, %error, "cannot see a draining worker off yet"),
+                Ok(seen) if !seen.alive => match self.engine.remove(id).await {
+                    Ok(()) => break,
+                    Err(error) if error.is_absent() => break,
+                    Err(error) => {
+                        warn!(worker = name, %error, "cannot remove a drained worker yet")
+                    }
+                },
+                Ok(seen) => {
+                    let began = match &life {
+                        Some((same, began)) if *same == seen.life => *began,
+                        _ => life.insert((seen.life.clone(), Instant::now())).1,
+                    };
+                    if self.await_end(id, &name, began, &seen).await {
+                        continue;
+                    }
+                }
+            }
+            sleep(DRAIN_POLL).await;
+        }
+        self.forget(id);
+        info!(worker = name, "a worker that was told to go is gone");
+    }
+}

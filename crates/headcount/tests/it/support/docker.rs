@@ -1,0 +1,154 @@
+//! A private Docker daemon and Compose projects in it, each with a name of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use headcount::config::Place;
+use headcount::targets::Target;
+use headcount::targets::compose::ComposeConfig;
+use headcount_core::Span;
+
+/// A worker that runs until it is told to go, and then goes at once.
+pub const OBEDIENT: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $$!; done";
+
+/// The daemon that the tests may use.
+pub struct Docker {
+    /// `DOCKER_HOST`.
+    pub host: String,
+    /// `DOCKER_CONFIG`.
+    pub config: String,
+}
+
+impl Docker {
+    /// The one that `test.sh` started.
+    pub fn get() -> Self {
+        let at = std::env::var("HEADCOUNT_TEST_DOCKER");
+        let at = PathBuf::from(at.expect("HEADCOUNT_TEST_DOCKER is not set: run ./test.sh first"));
+        let file = if at.is_dir() { at.join("env") } else { at };
+        let text = std::fs::read_to_string(&file).expect("no Docker daemon: run ./test.sh first");
+        let value = |name: &str| {
+            let found = text.split_whitespace().find_map(|word| word.strip_prefix(name));
+            found.expect("an incomplete env file: run ./test.sh first").to_owned()
+        };
+        Self { host: value("DOCKER_HOST="), config: value("DOCKER_CONFIG=") }
+    }
+
+    /// Runs `docker ARGS`.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new("docker");
+        command.args(args).env("DOCKER_HOST", &self.host).env("DOCKER_CONFIG", &self.config);
+        command.output().expect("no docker: run ./test.sh first")
+    }
+
+    /// The standard output of `docker ARGS`, which must succeed.
+    pub fn ask(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "docker {args:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+/// A Compose project in a folder of its own. Its containers and networks end with it.
+pub struct Project {
+    /// The daemon.
+    pub docker: Docker,
+    /// Its name.
+    pub name: String,
+    /// Its folder; `a.yml` is the Compose file.
+    pub folder: tempfile::TempDir,
+}
+
+impl Project {
+    /// A project whose service `worker` runs the shell `script`; `more` are further lines of the
+    /// service.
+    pub fn new(script: &str, more: &str) -> Self {
+        let project = Self::empty();
+        project.write("a.yml", &format!("services:\n{}", service("worker", script, more)));
+        project
+    }
+
+    /// A project without a Compose file.
+    pub fn empty() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("hc-{}-{count}", std::process::id());
+        Self { docker: Docker::get(), name, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Writes a file into its folder.
+    pub fn write(&self, file: &str, text: &str) {
+        std::fs::write(self.folder.path().join(file), text).unwrap();
+    }
+
+    /// The configuration of a target for its service `worker`.
+    pub fn config(&self) -> ComposeConfig {
+        let docker_config = format!("DOCKER_CONFIG={}", self.docker.config);
+        let command = ["env", &docker_config, "docker", "compose"];
+        ComposeConfig {
+            project: self.name.clone(),
+            service: "worker".into(),
+            files: vec!["a.yml".into()],
+            command: Some(command.map(str::to_owned).to_vec()),
+            docker_host: Some(self.docker.host.clone()),
+            grace: Span::from_secs(30),
+            ..ComposeConfig::default()
+        }
+    }
+
+    /// Opens a target; what it remembers is kept in the project's folder.
+    pub fn open(&self, config: &ComposeConfig) -> Box<dyn Target> {
+        assert_eq!(config.problems(), []);
+        config.open(&self.place()).unwrap()
+    }
+
+    /// Where its targets are.
+    pub fn place(&self) -> Place {
+        let folder = self.folder.path();
+        Place { group: "g".into(), state_dir: folder.join("state"), base_dir: folder.to_owned() }
+    }
+
+    /// Runs `docker compose ARGS` on it, as a person would.
+    pub fn compose(&self, args: &[&str]) -> String {
+        let file = self.path("a.yml");
+        let all = [&["compose", "-p", &self.name, "-f", file.to_str().unwrap()], args].concat();
+        self.docker.ask(&all)
+    }
+
+    /// The path of a file in its folder.
+    pub fn path(&self, file: &str) -> PathBuf {
+        Path::new(self.folder.path()).join(file)
+    }
+
+    /// Ids of its containers, running or not.
+    pub fn containers(&self) -> Vec<String> {
+        let label = format!("label=com.docker.compose.project={}", self.name);
+        let ids = self.docker.ask(&["ps", "-aq", "--no-trunc", "--filter", &label]);
+        ids.lines().map(str::to_owned).collect()
+    }
+}
+
+/// The lines of a service that runs the shell `script`.
+pub fn service(name: &str, script: &str, more: &str) -> String {
+    format!(
+        "  {name}:\n    image: bb:1\n    network_mode: none\n    \
+         command: [\"sh\", \"-c\", \"{script}\"]\n{more}"
+    )
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let label = format!("label=com.docker.compose.project={}", self.name);
+        let list = |args: &[&str]| {
+            let output = self.docker.run(&[args, &["--filter", &label]].concat());
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for container in list(&["ps", "-aq"]) {
+            self.docker.run(&["rm", "-f", &container]);
+        }
+        for network in list(&["network", "ls", "-q"]) {
+            self.docker.run(&["network", "rm", &network]);
+        }
+    }
+}
