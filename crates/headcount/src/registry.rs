@@ -23,6 +23,12 @@ macro_rules! registry {
                 match self { $(Self::$variant(config) => config.problems(),)* }
             }
 
+            /// Its key in the file.
+            pub fn kind(&self) -> String {
+                let name = match self { $(Self::$variant(_) => stringify!($variant),)* };
+                crate::registry::snake_case(name)
+            }
+
             /// Makes the connector.
             ///
             /// # Errors
@@ -35,3 +41,15 @@ macro_rules! registry {
 }
 
 pub(crate) use registry;
+
+/// `DryRun` as `dry_run`.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}

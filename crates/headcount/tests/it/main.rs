@@ -5,4 +5,5 @@ mod process;
 =======
 mod compose;
 >>>>>>> 1a72723 (Add the compose target)
+mod script;
 mod support;

@@ -183,7 +183,8 @@ async fn a_new_worker_is_starting_for_as_long_as_it_is_said_to() {
 
 /// Runs `work` in a runtime of its own that then stops dead, as by `kill -9`: nothing is closed.
 fn in_a_run_that_dies(work: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime can be made");
     runtime.block_on(work);
     runtime.shutdown_background();
 }

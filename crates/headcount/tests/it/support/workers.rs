@@ -37,7 +37,9 @@ pub fn shell(script: &str) -> ProcessConfig {
 
 /// A `process` target of the group `g` in `folder`.
 pub fn open(config: &ProcessConfig, folder: &Path) -> Box<dyn Target> {
-    TargetConfig::Process(config.clone()).open(&place(folder, "g")).unwrap()
+    TargetConfig::Process(config.clone())
+        .open(&place(folder, "g"))
+        .expect("nothing is read at this time")
 }
 
 /// The ids of the workers that are in this state.

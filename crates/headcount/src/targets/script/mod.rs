@@ -1,0 +1,410 @@
+//! A program of the user's that is told the number.
+//!
+//! It gets the arguments group, desired number, reason and kind of event, as Windmill's custom
+//! scripts do, and the same as environment variables.
+
+mod child;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headcount_core::rules::MOST_WORKERS;
+use headcount_core::{FleetReading, Missing, Silence, Span};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::clock;
+use crate::config::Place;
+use crate::finding::Finding;
+use crate::limits::LOOK_TIMEOUT;
+use crate::secret::Secret;
+use crate::targets::assumed::{Assumed, brief, number};
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, program};
+use child::{Ended, Fault};
+
+/// A program that is told the number of workers.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScriptConfig {
+    /// The program, or the program and its first arguments. It gets four more: group, desired
+    /// number of workers, reason and kind of event; and the environment variables
+    /// `HEADCOUNT_GROUP`, `_DESIRED`, `_REASON`, `_EVENT`, `_CURRENT` and `_VICTIMS` (ids with
+    /// spaces between).
+    pub command: Words,
+    /// What runs `command`, for a script without a `#!` line: `bash`.
+    pub interpreter: Option<Words>,
+    /// After this long the script is killed, with everything it started.
+    pub timeout: Span,
+    /// A program that prints how many workers there are: a number, or a JSON object with `ready`,
+    /// `starting` and so on, or with a list of `workers`. `interpreter` does not apply to it.
+    pub status_command: Option<Words>,
+    /// Without `status_command`: how many workers there are before the first change. From then on
+    /// the number that was set last is taken for the number there is.
+    pub initial: Option<u32>,
+    /// The script removes exactly the workers in `HEADCOUNT_VICTIMS`, and no others.
+    pub exact_victims: bool,
+    /// Environment variables for both programs, besides Headcount's own.
+    pub env: BTreeMap<String, Secret>,
+}
+
+/// A program, alone or with arguments. A path starts at the folder of the configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Words {
+    /// The program alone.
+    One(String),
+    /// The program and arguments.
+    Many(Vec<String>),
+}
+
+impl Default for ScriptConfig {
+    fn default() -> Self {
+        Self {
+            command: Words::Many(Vec::new()),
+            interpreter: None,
+            timeout: Span::from_secs(60),
+            status_command: None,
+            initial: None,
+            exact_victims: false,
+            env: BTreeMap::new(),
+        }
+    }
+}
+
+impl ScriptConfig {
+    /// See [`crate::registry`].
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut say = |key: &str, what: &str| found.push((key.to_owned(), what.to_owned()));
+        let programs = [
+            ("command", Some(&self.command)),
+            ("interpreter", self.interpreter.as_ref()),
+            ("status_command", self.status_command.as_ref()),
+        ];
+        for (key, words) in programs {
+            let words = words.map_or(&["-".to_owned()][..], Words::all).to_vec();
+            if words.first().is_none_or(String::is_empty) {
+                say(key, "is empty; give the program, as ./scale.sh");
+            }
+            if !words.iter().all(|word| program::can_be_passed(word)) {
+                say(key, "holds a NUL character");
+            }
+        }
+        for name in self.env.keys() {
+            if let Some(what) = program::fault_of_variable(name) {
+                say(&format!("env.{name}"), &what);
+            }
+        }
+        if self.timeout <= Span::ZERO {
+            say("timeout", "must be above 0");
+        }
+        match (&self.status_command, self.initial) {
+            (None, None) => say(
+                "initial",
+                "is missing: without status_command say how many workers there are now",
+            ),
+            (Some(_), Some(_)) => say("initial", "has no meaning beside status_command; remove it"),
+            _ => {}
+        }
+        found
+    }
+
+    /// See [`crate::registry`].
+    pub fn open(&self, place: &Place) -> anyhow::Result<Box<dyn Target>> {
+        let base = &place.base_dir;
+        let mut command = self.command.locate(base);
+        if let Some(interpreter) = &self.interpreter {
+            // A bare name is a file here, not a program in PATH.
+            command.program = base.join(&command.program);
+            command = interpreter.locate(base).before(command);
+        }
+        Ok(Box::new(Script {
+            command,
+            status: self.status_command.as_ref().map(|words| words.locate(base)),
+            assumed: Assumed::new(&place.state_dir, self.initial.unwrap_or(0)),
+            timeout: clock::duration(self.timeout),
+            group: place.group.clone(),
+            directory: base.clone(),
+            config: self.clone(),
+        }))
+    }
+}
+
+impl Words {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(word) => std::slice::from_ref(word),
+            Self::Many(words) => words,
+        }
+    }
+
+    fn locate(&self, base: &Path) -> Call {
+        let (first, rest) = self.all().split_first().map_or(("", &[][..]), |(f, r)| (f, r));
+        Call { program: program::locate(base, first), arguments: rest.to_vec() }
+    }
+}
+
+/// A program with its first arguments.
+#[derive(Clone, Debug)]
+struct Call {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Call {
+    /// This program with `script` as what it runs.
+    fn before(mut self, script: Self) -> Self {
+        self.arguments.push(script.program.to_string_lossy().into_owned());
+        self.arguments.extend(script.arguments);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        command
+    }
+
+    fn name(&self) -> String {
+        self.program.display().to_string()
+    }
+
+    /// The whole of it, to tell it from others.
+    fn line(&self) -> String {
+        format!("{} {}", self.name(), self.arguments.join(" "))
+    }
+}
+
+struct Script {
+    config: ScriptConfig,
+    command: Call,
+    status: Option<Call>,
+    assumed: Assumed,
+    timeout: Duration,
+    group: String,
+    directory: PathBuf,
+}
+
+impl Script {
+    async fn run(&self, mut command: Command, limit: Duration) -> Result<Ended, Fault> {
+        command
+            .envs(self.config.env.iter().map(|(name, value)| (name, value.expose())))
+            .env("HEADCOUNT_GROUP", &self.group)
+            .current_dir(&self.directory);
+        child::run(command, limit).await
+    }
+
+    /// Asks `status_command`.
+    async fn ask(&self, call: &Call) -> Result<FleetReading, Missing> {
+        let missing = |why, detail: String| {
+            Err(Missing { why, detail: format!("status_command {}: {detail}", call.name()) })
+        };
+        let limit = self.timeout.min(LOOK_TIMEOUT);
+        match self.run(call.command(), limit).await {
+            Err(Fault::Start(e)) => missing(Silence::NotFound, why_no_start(call, &e)),
+            Err(fault @ Fault::Timeout(_)) => missing(Silence::Timeout, fault.to_string()),
+            Ok(ended) if !ended.status.success() => {
+                missing(Silence::Refused, format!("{}: {}", ended.status, brief(&ended.said())))
+            }
+            Ok(ended) => match understand(&ended.output) {
+                Ok(fleet) => Ok(fleet),
+                Err((why, detail)) => missing(why, detail),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Target for Script {
+    fn promise(&self) -> Promise {
+        if self.config.exact_victims { Promise::ExactVictims } else { Promise::NumberOnly }
+    }
+
+    fn scales(&self) -> String {
+        format!("script:{}:{}", self.group, self.command.line())
+    }
+
+    async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        let reading = match &self.status {
+            Some(call) => self.ask(call).await?,
+            None => FleetReading { ready: self.assumed.get()?, ..FleetReading::default() },
+        };
+        Ok(FleetSeen { reading, ..FleetSeen::default() })
+    }
+
+    async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        let what = || format!("script {}", self.command.name());
+        let desired = order.to.to_string();
+        // A program cannot be given a NUL.
+        let reason = order.reason.replace('\0', " ");
+        let mut command = self.command.command();
+        command
+            .args([self.group.as_str(), &desired, &reason, order.kind.name()])
+            .env("HEADCOUNT_DESIRED", &desired)
+            .env("HEADCOUNT_REASON", &reason)
+            .env("HEADCOUNT_EVENT", order.kind.name())
+            .env("HEADCOUNT_CURRENT", order.from.to_string())
+            .env("HEADCOUNT_VICTIMS", order.victims.join(" "));
+        let ended = self.run(command, self.timeout).await.map_err(|fault| match fault {
+            Fault::Timeout(limit) => {
+                TargetError::Timeout { what: what(), seconds: limit.as_secs() }
+            }
+            Fault::Start(e) => {
+                TargetError::Failed { what: what(), detail: why_no_start(&self.command, &e) }
+            }
+        })?;
+        let said = ended.said();
+        if !ended.status.success() {
+            let detail = format!("{}: {}", ended.status, brief(&said));
+            return Err(TargetError::Failed { what: what(), detail });
+        }
+        if self.status.is_none() {
+            self.assumed.set(order.to);
+        }
+        let note = if said.is_empty() { "the script said nothing".into() } else { brief(&said) };
+        Ok(Scaled { started: Vec::new(), removed: Vec::new(), note })
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        let about = "target";
+        let mut found = Vec::new();
+        for (key, call) in
+            [("command", Some(&self.command)), ("status_command", self.status.as_ref())]
+        {
+            let Some(call) = call else { continue };
+            found.push(match program::fault(&call.program) {
+                None => Finding::good(about, format!("{key}: {} can be started", call.name())),
+                Some(what) => Finding::problem(about, what, format!("correct `{key}`")),
+            });
+        }
+        if let Some(script) = self.command.arguments.first()
+            && self.config.interpreter.is_some()
+            && !Path::new(script).is_file()
+        {
+            let what = format!("script {script} is not there");
+            found.push(Finding::problem(about, what, "correct `command`"));
+        }
+        match self.status().await {
+            Ok(seen) if self.status.is_some() => {
+                let what = format!("status_command says {} workers", seen.reading.capacity());
+                found.push(Finding::good(about, what));
+            }
+            Ok(seen) => found.push(Finding::warning(
+                about,
+                format!("{} workers are assumed, nobody is asked", seen.reading.capacity()),
+                "give a `status_command` that prints the number",
+            )),
+            Err(missing) => found.push(Finding::problem(
+                about,
+                missing.to_string(),
+                "run it by hand and correct what it says",
+            )),
+        }
+        found
+    }
+}
+
+/// The answer of `status_command`: a number or an object.
+fn understand(output: &str) -> Result<FleetReading, (Silence, String)> {
+    let text = output.trim();
+    let malformed = |detail: String| (Silence::Malformed, detail);
+    if !text.starts_with('{') {
+        let ready = number(text).map_err(malformed)?;
+        return Ok(FleetReading { ready, ..FleetReading::default() });
+    }
+    let value: serde_json::Value = serde_json::from_str(text)
+        .map_err(|e| malformed(format!("prints `{}`, which is no JSON: {e}", brief(text))))?;
+    let listed = value.get("workers").is_some_and(|w| !w.is_null());
+    let counted = value.get("ready").is_some_and(|r| !r.is_null());
+    if !listed && !counted {
+        // An object that says nothing must not count as zero workers.
+        return Err(malformed(format!("prints `{}` without `ready` or `workers`", brief(text))));
+    }
+    let told: FleetReading = serde_json::from_value(value)
+        .map_err(|e| malformed(format!("prints `{}`: {e}", brief(text))))?;
+    let reading = if listed { FleetReading::of(told.workers.clone()) } else { told.clone() };
+    if counted && (told.ready, told.starting) != (reading.ready, reading.starting) {
+        let detail = format!(
+            "counts {} ready and {} starting, but lists {} and {}",
+            told.ready, told.starting, reading.ready, reading.starting
+        );
+        return Err((Silence::Contradictory, detail));
+    }
+    if reading.capacity() > MOST_WORKERS {
+        return Err(malformed(format!(
+            "{} is above the limit of {MOST_WORKERS} workers",
+            reading.capacity()
+        )));
+    }
+    Ok(reading)
+}
+
+/// Says more than the operating system does.
+fn why_no_start(call: &Call, error: &std::io::Error) -> String {
+    if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) {
+        return format!("{} has no #! line; set `interpreter: bash`", call.name());
+    }
+    program::fault(&call.program).unwrap_or_else(|| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn understands_numbers_and_objects() {
+        assert_eq!(understand("3\n").unwrap().ready, 3);
+        let counts = understand(r#"{"ready": 2, "starting": 1, "busy": 1}"#).unwrap();
+        assert_eq!((counts.ready, counts.starting, counts.busy), (2, 1, Some(1)));
+        let list = r#"{"workers": [{"id": "a", "state": "ready", "busy": false},
+            {"id": "b", "state": "draining"}]}"#;
+        let list = understand(list).unwrap();
+        assert_eq!((list.ready, list.draining, list.busy), (1, 1, Some(0)));
+        assert_eq!(understand(r#"{"workers": []}"#).unwrap().capacity(), 0);
+    }
+
+    #[test]
+    fn garbage_is_never_a_number() {
+        let table = [
+            ("", Silence::Malformed),
+            ("three", Silence::Malformed),
+            ("-1", Silence::Malformed),
+            ("3 workers", Silence::Malformed),
+            ("10001", Silence::Malformed),
+            ("{}", Silence::Malformed),
+            ("{\"ready\": null}", Silence::Malformed),
+            ("{\"ready\": -1}", Silence::Malformed),
+            ("{\"ready\": 4294967295, \"starting\": 1}", Silence::Malformed),
+            ("{\"ready\": 1", Silence::Malformed),
+            ("{\"ready\": 2, \"workers\": []}", Silence::Contradictory),
+            ("[3]", Silence::Malformed),
+        ];
+        for (output, why) in table {
+            assert_eq!(understand(output).unwrap_err().0, why, "{output}");
+        }
+    }
+
+    #[test]
+    fn problems_name_their_key() {
+        let keys = |config: &ScriptConfig| {
+            config.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&ScriptConfig::default()), ["command", "initial"]);
+        let good = ScriptConfig {
+            command: Words::One("./scale.sh".into()),
+            initial: Some(1),
+            ..ScriptConfig::default()
+        };
+        assert_eq!(keys(&good), [""; 0]);
+        let wrong = ScriptConfig {
+            timeout: Span::ZERO,
+            status_command: Some(Words::One("x".into())),
+            env: [("HEADCOUNT_GROUP".to_owned(), Secret::from("x"))].into(),
+            ..good
+        };
+        assert_eq!(keys(&wrong), ["env.HEADCOUNT_GROUP", "timeout", "initial"]);
+    }
+}
