@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use headcount_core::Rules;
+use headcount_core::{Rules, Span};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock;
+use crate::config::changes::{Changes, GroupChange, changes};
 use crate::config::{Config, GroupConfig};
 use crate::group::{Group, Parts, Tick};
 use crate::hosts::HostWatch;
@@ -41,8 +42,7 @@ pub struct Shared {
 
 /// A group's task and the ways to reach it.
 struct Running {
-    config: GroupConfig,
-    rules: watch::Sender<Rules>,
+    tuning: watch::Sender<Tuning>,
     stop: watch::Sender<Stop>,
     task: JoinHandle<()>,
 }
@@ -52,13 +52,29 @@ struct Running {
 pub enum Stop {
     /// Go on.
     No,
-    /// End; the group starts again at once, so its workers stay.
-    Restart,
+    /// End and leave the workers as they are.
+    Leave,
     /// End; the target does what it does at the end.
     End,
 }
 
+/// What can change while a group runs.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Its rules.
+    pub rules: Rules,
+    /// The longest time between two looks.
+    pub look: Span,
+}
+
+impl Tuning {
+    fn of(config: &GroupConfig) -> Self {
+        Self { rules: config.rules.clone(), look: config.look }
+    }
+}
+
 struct Daemon {
+    config: Config,
     shared: Shared,
     health: Arc<Health>,
     groups: HashMap<String, Running>,
@@ -120,12 +136,13 @@ pub async fn run(
     let shared = Shared::new(&config, dry_run);
     let health = Health::new(Arc::clone(&shared.store));
     tokio::spawn(Arc::clone(&health).follow(shared.ticks.subscribe()));
-    let mut daemon = Daemon { shared, health, groups: HashMap::new() };
-    for group in &config.groups {
-        daemon.start(group)?;
+    let mut daemon = Daemon { config, shared, health, groups: HashMap::new() };
+    for config in &daemon.config.groups.clone() {
+        let group = daemon.shared.open(config)?;
+        daemon.start(config, group);
     }
     daemon.health.expect_groups(daemon.groups.keys().map(String::as_str));
-    daemon.serve(&config).await;
+    daemon.serve().await;
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
     daemon.watch(&load, watched.as_deref()).await?;
@@ -169,8 +186,8 @@ impl Daemon {
         }
     }
 
-    async fn serve(&self, config: &Config) {
-        let Some(listen) = config.listen else { return };
+    async fn serve(&self) {
+        let Some(listen) = self.config.listen else { return };
         match web::serve(Arc::clone(&self.health), listen).await {
             Ok(address) => tracing::info!("serving http://{address}/metrics, /healthz and /readyz"),
             Err(error) => tracing::warn!("{error:#}; going on without it"),
@@ -188,51 +205,57 @@ impl Daemon {
             }
         };
         self.health.set_bad_config(None);
-        let gone: Vec<String> =
-            self.groups.keys().filter(|n| config.group(n).is_none()).cloned().collect();
-        for name in gone {
-            tracing::info!(group = name, "is no longer in the configuration: stopping it");
-            self.tell_to_stop(&name, Stop::End);
-            self.wait_for(&name).await;
+        let Changes { groups, restart } = changes(&self.config, &config);
+        for key in restart {
+            tracing::warn!("a new {key} needs a restart to count");
         }
-        for group in &config.groups {
-            self.take_over(group).await;
+        for (name, change) in groups {
+            let new = config.group(&name);
+            if let Err(error) = self.change_group(&name, change, new).await {
+                tracing::error!(group = name, "its new configuration is refused: {error:#}");
+                self.health.set_bad_config(Some(format!("{name}: {error:#}")));
+            }
         }
+        self.config = config;
         self.health.expect_groups(self.groups.keys().map(String::as_str));
         tracing::info!(groups = self.groups.len(), "configuration reloaded");
     }
 
-    /// Brings one group to its new configuration.
-    async fn take_over(&mut self, new: &GroupConfig) {
-        if let Some(running) = self.groups.get_mut(&new.name) {
-            if running.config == *new {
-                return;
+    /// Brings one group to its new configuration. What cannot be opened leaves the old one running.
+    async fn change_group(
+        &mut self,
+        name: &str,
+        change: GroupChange,
+        new: Option<&GroupConfig>,
+    ) -> anyhow::Result<()> {
+        let Some(new) = new else {
+            tracing::info!(group = name, "is no longer in the configuration: its workers stay");
+            self.tell_to_stop(name, Stop::Leave);
+            self.wait_for(name).await;
+            return Ok(());
+        };
+        match (change, self.groups.get(name)) {
+            (GroupChange::Same, Some(_)) => {}
+            (GroupChange::Rules, Some(running)) => {
+                tracing::info!(group = name, "has new rules");
+                running.tuning.send_replace(Tuning::of(new));
             }
-            let rules_only = GroupConfig { rules: new.rules.clone(), ..running.config.clone() };
-            if rules_only == *new {
-                tracing::info!(group = new.name, "has new rules");
-                running.config = new.clone();
-                running.rules.send_replace(new.rules.clone());
-                return;
+            _ => {
+                tracing::info!(group = name, "is opened anew");
+                let group = self.shared.open(new)?;
+                self.tell_to_stop(name, Stop::Leave);
+                self.wait_for(name).await;
+                self.start(new, group);
             }
-            tracing::info!(group = new.name, "has a new queue or target: starting it again");
-            self.tell_to_stop(&new.name, Stop::Restart);
-            self.wait_for(&new.name).await;
         }
-        if let Err(error) = self.start(new) {
-            tracing::error!(group = new.name, "cannot be started: {error:#}");
-            self.health.set_bad_config(Some(format!("{}: {error:#}", new.name)));
-        }
+        Ok(())
     }
 
-    fn start(&mut self, config: &GroupConfig) -> anyhow::Result<()> {
-        let group = self.shared.open(config)?;
-        let (rules, new_rules) = watch::channel(config.rules.clone());
+    fn start(&mut self, config: &GroupConfig, group: Group) {
+        let (tuning, tuned) = watch::channel(Tuning::of(config));
         let (stop, told) = watch::channel(Stop::No);
-        let task = tokio::spawn(group.run(new_rules, told));
-        let running = Running { config: config.clone(), rules, stop, task };
-        self.groups.insert(config.name.clone(), running);
-        Ok(())
+        let task = tokio::spawn(group.run(tuned, told));
+        self.groups.insert(config.name.clone(), Running { tuning, stop, task });
     }
 
     fn tell_to_stop(&self, name: &str, how: Stop) {

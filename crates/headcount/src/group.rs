@@ -1,5 +1,6 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
+use std::fmt;
 use std::sync::Arc;
 
 use headcount_core::{
@@ -11,9 +12,9 @@ use tokio::time::Instant;
 
 use crate::busy_map::BusyMap;
 use crate::clock::{self, Clock};
-use crate::daemon::Stop;
+use crate::daemon::{Stop, Tuning};
 use crate::lease::Lease;
-use crate::limits::{LEAST_REST, LOOK_TIMEOUT, STAND_BY};
+use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STOP_TIMEOUT};
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
 use crate::store::Store;
@@ -67,6 +68,46 @@ pub struct Tick {
     pub cpu_ema: Option<f64>,
 }
 
+impl Tick {
+    /// The decision with the group's name and what became of it: one line of JSON for a tool.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::to_value(&self.decision).unwrap_or_default();
+        if !json.is_object() {
+            json = serde_json::json!({ "stand_by": self.stand_by });
+        }
+        json["group"] = self.group.as_str().into();
+        json["dry"] = self.dry.into();
+        if let Some((outcome, note)) = &self.outcome {
+            json["outcome"] = serde_json::to_value(outcome).unwrap_or_default();
+            json["note"] = note.as_str().into();
+        }
+        json
+    }
+}
+
+/// The decision in one line.
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(decision) = &self.decision else {
+            let who = self.stand_by.as_deref().unwrap_or_default();
+            return write!(f, "{}: standing by, {who}", self.group);
+        };
+        match decision.change() {
+            Some((from, to)) => write!(f, "{}: {} {from} -> {to}", self.group, decision.kind)?,
+            None => match decision.current {
+                Some(n) => write!(f, "{}: hold at {n}", self.group)?,
+                None => write!(f, "{}: hold", self.group)?,
+            },
+        }
+        write!(f, ", {}", decision.reason)?;
+        match &self.outcome {
+            Some((Outcome::Failed, note)) => write!(f, "; failed: {note}"),
+            Some((Outcome::Done, note)) if !note.is_empty() => write!(f, "; {note}"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// One group, running.
 pub struct Group {
     parts: Parts,
@@ -90,8 +131,12 @@ impl Group {
         }
     }
 
-    /// Ticks until told to stop. New rules come through `rules`.
-    pub async fn run(mut self, mut rules: watch::Receiver<Rules>, mut stop: watch::Receiver<Stop>) {
+    /// Ticks until told to stop. New rules come through `tuned`.
+    pub async fn run(
+        mut self,
+        mut tuned: watch::Receiver<Tuning>,
+        mut stop: watch::Receiver<Stop>,
+    ) {
         let wakes = self.parts.queue.wakes().unwrap_or_default();
         while *stop.borrow() == Stop::No {
             let rest = clock::duration(self.tick().await).max(LEAST_REST);
@@ -99,7 +144,10 @@ impl Group {
             tokio::select! {
                 () = tokio::time::sleep(rest - LEAST_REST) => {}
                 () = wakes.notified() => {}
-                Ok(()) = rules.changed() => self.parts.rules = rules.borrow_and_update().clone(),
+                Ok(()) = tuned.changed() => {
+                    let Tuning { rules, look } = tuned.borrow_and_update().clone();
+                    (self.parts.rules, self.parts.look) = (rules, look);
+                }
                 _ = stop.changed() => {}
             }
         }
@@ -127,6 +175,16 @@ impl Group {
 
         self.state = Some(state);
         decision.look_again.unwrap_or(self.parts.look).min(self.parts.look)
+    }
+
+    /// Waits until workers that were told to go are gone, for a process that ends after one tick.
+    pub async fn settle(&mut self) {
+        let drained = async {
+            while self.parts.target.status().await.is_ok_and(|f| f.reading.draining > 0) {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        let _ = tokio::time::timeout(STOP_TIMEOUT, drained).await;
     }
 
     fn now(&self) -> Timestamp {

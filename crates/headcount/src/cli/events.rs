@@ -1,16 +1,68 @@
-//! `headcount events`.
+//! `headcount events`: what was changed, and why.
 
 use std::process::ExitCode;
 
-use crate::cli::Globals;
+use headcount_core::{Outcome, Timestamp};
+
+use crate::cli::out::{self, Cell, DIM, GOOD, PROBLEM, Table, WARNING, cell, plain};
+use crate::cli::{For, Globals, open_store, since_now};
+use crate::store::Event;
 
 /// Arguments of `headcount events`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Only this group
+    pub group: Option<String>,
+    /// Only the last DURATION, for example `1h`
+    #[arg(long, value_name = "DURATION")]
+    pub since: Option<For>,
+    /// At most this many
+    #[arg(short = 'n', long, default_value_t = 50)]
+    pub limit: u32,
+}
 
 impl Args {
-    /// Does it.
-    pub fn run(self, _globals: &Globals) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("not there yet")
+    /// Prints them, the newest last.
+    pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
+        let store = open_store(globals)?;
+        let since = self.since.map(For::ago);
+        let mut events = store.events(self.group.as_deref(), since, self.limit);
+        events.reverse();
+        if globals.json {
+            events.iter().try_for_each(out::print_json_line)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if events.is_empty() {
+            out::line("no events: no number of workers was changed")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table = Table::new(&["when", "group", "kind", "workers", "outcome", "why"]);
+        events.iter().for_each(|event| table.row(row(event)));
+        out::print(&table.to_string())?;
+        Ok(ExitCode::SUCCESS)
     }
+}
+
+fn row(event: &Event) -> [Cell; 6] {
+    let (from, to) = event.decision.change().unwrap_or_default();
+    let outcome = match event.outcome {
+        _ if event.dry => cell(DIM, "dry run"),
+        Some(Outcome::Done) => cell(GOOD, "done"),
+        Some(Outcome::Failed) => cell(PROBLEM, "failed"),
+        None => cell(WARNING, "unknown"),
+    };
+    let mut why = event.decision.reason.clone();
+    if !event.note.is_empty() {
+        why = format!("{why} ({})", event.note);
+    }
+    let change = format!("{from} -> {to}");
+    let (group, kind) = (plain(&event.group), plain(event.decision.kind));
+    [plain(when(event.t)), group, kind, plain(change), outcome, plain(why)]
+}
+
+/// A time for people: the local clock, and how long ago.
+pub(crate) fn when(t: Timestamp) -> String {
+    let local = jiff::Timestamp::from_millisecond(t.as_millis())
+        .map(|t| t.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string());
+    format!("{} ({})", local.unwrap_or_default(), since_now(t))
 }

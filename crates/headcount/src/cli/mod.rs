@@ -17,7 +17,14 @@ pub mod status;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use headcount_core::state::Controls;
+use headcount_core::{Span, Timestamp, Why};
+
+use crate::clock;
+use crate::config::{self, GroupConfig};
+use crate::store::Store;
 
 /// Decides how many queue workers should be running, makes it so, and says why.
 #[derive(Debug, Parser)]
@@ -105,4 +112,101 @@ impl Cli {
             Verb::Completions(args) => args.run(globals),
         }
     }
+}
+
+/// A duration given on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct For(Span);
+
+impl std::str::FromStr for For {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Span>() {
+            Ok(span) if span > Span::ZERO => Ok(Self(span)),
+            _ => Err("write a duration such as 90s, 15m or `1h 30m`".into()),
+        }
+    }
+}
+
+impl For {
+    /// The point that is this long from now.
+    pub fn from_now(self) -> Timestamp {
+        clock::now().plus(self.0)
+    }
+
+    /// The point that was this long ago.
+    pub fn ago(self) -> Timestamp {
+        clock::now().plus(-self.0)
+    }
+}
+
+/// How long ago, for people.
+pub(crate) fn since_now(t: Timestamp) -> String {
+    let seconds = clock::now().since(t).as_secs();
+    match seconds {
+        ..0 => "in the future".into(),
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86400),
+    }
+}
+
+/// The runtime of the verbs that talk to the world. Two threads are plenty: the loops wait.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+/// The store that the daemon of this configuration keeps.
+pub(crate) fn open_store(globals: &Globals) -> anyhow::Result<Store> {
+    let folder = match &globals.state_dir {
+        Some(folder) => folder.clone(),
+        None => config::find(globals)?.config.state_dir,
+    };
+    Store::open_existing(&folder)
+}
+
+/// The group with this name, or the only one.
+pub(crate) fn pick_group<'a>(
+    name: Option<&str>,
+    groups: impl Iterator<Item = &'a str>,
+) -> anyhow::Result<&'a str> {
+    let groups: Vec<&str> = groups.collect();
+    match (name, &groups[..]) {
+        (Some(name), _) => groups.iter().find(|g| **g == name).copied().ok_or_else(|| {
+            let there_are = groups.join(", ");
+            WrongUse(format!("there is no group `{name}`; there are: {there_are}")).into()
+        }),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(WrongUse(format!("say which group: {}", groups.join(", "))).into()),
+    }
+}
+
+/// Changes what people ask for in a group.
+pub(crate) fn control(
+    globals: &Globals,
+    name: Option<&str>,
+    change: impl FnOnce(&GroupConfig, Controls) -> anyhow::Result<Controls>,
+) -> anyhow::Result<ExitCode> {
+    let config = config::find(globals)?.config;
+    let name = pick_group(name, config.groups.iter().map(|g| g.name.as_str()))?;
+    let group = config.group(name).context("the group is gone")?;
+    let store = Store::open_existing(&config.state_dir)?;
+    let controls = change(group, store.controls(name))?;
+    store.set_controls(name, &controls)?;
+    if globals.json {
+        out::print_json_line(&controls)?;
+    } else {
+        out::line(format!("{name}: {}", told(&controls)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(controls: &Controls) -> String {
+    let fixed = controls.fixed.as_ref().map(|f| Why::Asked { workers: f.workers, until: f.until });
+    let paused = controls.pause.as_ref();
+    let paused = paused.map(|p| Why::Paused { direction: p.direction, until: p.until });
+    let all: Vec<String> = [fixed, paused].into_iter().flatten().map(|w| w.to_string()).collect();
+    if all.is_empty() { "nothing is asked for".into() } else { all.join("; ") }
 }

@@ -59,6 +59,24 @@ pub fn print_json_line<T: Serialize>(value: &T) -> io::Result<()> {
     out.flush()
 }
 
+/// Prints one line to standard output.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn line(text: impl fmt::Display) -> io::Result<()> {
+    print(&format!("{text}\n"))
+}
+
+/// A cell of a [`Table`] without a style.
+pub fn plain(text: impl fmt::Display) -> Cell {
+    (Style::new(), text.to_string())
+}
+
+/// A cell of a [`Table`] in a style.
+pub fn cell(style: Style, text: impl fmt::Display) -> Cell {
+    (style, text.to_string())
+}
+
 /// A text in a style.
 pub fn styled(style: Style, text: impl fmt::Display) -> String {
     format!("{style}{text}{style:#}")
@@ -91,10 +109,13 @@ pub fn fail(error: &anyhow::Error, json: bool) -> ExitCode {
     if error.is::<WrongUse>() { EXIT_USAGE.into() } else { ExitCode::FAILURE }
 }
 
+/// One cell of a table: its style and its text.
+pub type Cell = (Style, String);
+
 /// Columns, aligned; the last one is as long as it likes.
 #[derive(Debug, Default)]
 pub struct Table {
-    rows: Vec<Vec<(Style, String)>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -108,7 +129,7 @@ impl Table {
     }
 
     /// Adds a row of styled cells. Control characters become spaces.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = (Style, String)>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let plain = |text: String| text.replace(char::is_control, " ");
         self.rows.push(cells.into_iter().map(|(style, text)| (style, plain(text))).collect());
     }

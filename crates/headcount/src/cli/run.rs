@@ -1,16 +1,27 @@
-//! `headcount run`.
+//! `headcount run`: scale, until told to stop.
 
 use std::process::ExitCode;
 
-use crate::cli::Globals;
+use crate::cli::{Globals, runtime};
+use crate::{config, daemon, telemetry};
 
 /// Arguments of `headcount run`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Read everything, decide everything, change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 impl Args {
-    /// Does it.
-    pub fn run(self, _globals: &Globals) -> anyhow::Result<ExitCode> {
-        anyhow::bail!("not there yet")
+    /// Runs the daemon until SIGTERM or SIGINT.
+    pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
+        let found = config::find(globals)?;
+        telemetry::start(found.config.log.format, found.config.log.level);
+        found.notes.iter().for_each(|note| tracing::info!("{note}"));
+        let globals = globals.clone();
+        let load: daemon::Load = Box::new(move || Ok(config::find(&globals)?.config));
+        runtime()?.block_on(daemon::run(found.config, load, found.file, self.dry_run))?;
+        Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,6 +1,6 @@
 //! The configuration as meant: checked once, at the border.
 
-mod changes;
+pub mod changes;
 mod environment;
 mod errors;
 mod expand;

@@ -1,8 +1,5 @@
 //! What several tests share.
 
-<<<<<<< HEAD
+pub mod docker;
 pub mod wait;
 pub mod workers;
-=======
-pub mod docker;
->>>>>>> 1a72723 (Add the compose target)
