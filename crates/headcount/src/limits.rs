@@ -63,3 +63,54 @@ pub const DRAIN_POLL: Duration = Duration::from_secs(1);
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// A command that ran too long and was told to end may take this long to do so.
 pub const COMMAND_GRACE: Duration = Duration::from_secs(5);
+/// A connection to Redis and its answer may take this long together: less than a look.
+pub const REDIS_TIMEOUTS: Duration = Duration::from_millis(4_500);
+/// After a first failure to connect to Redis this long passes, then twice as long each time.
+pub const REDIS_BACK_OFF: Duration = Duration::from_millis(50);
+/// At most this long passes between two attempts to connect to Redis.
+pub const REDIS_BACK_OFF_MAX: Duration = Duration::from_secs(2);
+/// A subscription that hears nothing asks this often whether the other side is still there.
+pub const REDIS_PING_EVERY: Duration = Duration::from_secs(15);
+/// A certificate file may be this large, bytes.
+pub const CERTIFICATE_BYTES: u64 = 1 << 20;
+/// What a server said is cut to this many characters in messages.
+pub const DETAIL_CHARS: usize = 200;
+/// A state seen in two looks counts if they are at least this long apart.
+pub const SECOND_SAMPLE: Duration = Duration::from_millis(500);
+/// Locks of at most this many active jobs are looked at; more count as held.
+pub const ACTIVE_JOBS: usize = 1_024;
+/// Waiting jobs are counted apart for at most this many priorities.
+pub const PRIORITIES: usize = 16;
+/// The first look waits this long for the subscription, so that it hears the workers' answers.
+pub const FIRST_HEARING: Duration = Duration::from_millis(500);
+/// A queue that has new jobs all the time wakes the loop this often.
+pub const WAKE_EVERY: Duration = Duration::from_secs(1);
+/// A message on a channel may be this large, bytes; larger ones are not read.
+pub const MESSAGE_BYTES: usize = 1 << 20;
+/// Begun jobs whose end is awaited.
+pub const STARTED_JOBS: usize = 4_096;
+/// A begun job that no look shows is forgotten after this long.
+pub const STARTED_KEPT: headcount_core::Span = headcount_core::Span::from_secs(60);
+/// Answers of workers that are kept.
+pub const REPLIES: usize = 4_096;
+/// An answer of a worker counts for this long.
+pub const REPLY_KEPT: Duration = Duration::from_secs(3);
+/// A look waits this long for the answers of workers.
+pub const REPLY_WAIT: Duration = Duration::from_millis(150);
+/// A name that two workers used is not believed for this long.
+pub const CLASH_KEPT: Duration = Duration::from_secs(10 * 60);
+/// A list of connections of this many bytes is asked for at most once a second, a larger one less
+/// often in proportion.
+pub const CLIENTS_BYTES_PER_SECOND: usize = 256 << 10;
+/// Other queues are searched for at most this often.
+pub const NEIGHBOURS_EVERY: Duration = Duration::from_secs(60);
+/// Other queues that are named.
+pub const NEIGHBOURS: usize = 20;
+/// Keys looked through in one call of a search.
+pub const SCAN_KEYS: u32 = 10_000;
+/// Calls of one search.
+pub const SCAN_CALLS: u32 = 10;
+/// The compatible list of snapshots may take this long to write.
+pub const METRICS_LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// A failure that repeats is told this often.
+pub const WARN_EVERY: Duration = Duration::from_secs(60);

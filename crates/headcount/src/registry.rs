@@ -13,6 +13,7 @@ macro_rules! registry {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        #[allow(clippy::large_enum_variant, reason = "there is one for each group, not millions")]
         pub enum $name {
             $($(#[$doc])* $variant($config),)*
         }

@@ -24,7 +24,7 @@ pub use errors::{ConfigError, ConfigErrors};
 use crate::cli::Globals;
 use crate::limits::CONFIG_BYTES;
 use crate::queues::QueueConfig;
-use crate::queues::bull::RedisConfig;
+use crate::queues::redis::RedisConfig;
 use crate::targets::TargetConfig;
 use crate::telemetry::{LogFormat, LogLevel};
 use expand::Lookup;

@@ -2,6 +2,7 @@
 
 pub mod bull;
 pub mod demo;
+pub mod redis;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,0 +1,550 @@
+//! Who takes jobs from the queue, and who of them holds one. Two sources say a part each: workers
+//! answer a status request (by their host's name, with what they run), and the connections on which
+//! they wait for jobs show in Redis' list of clients (by address, free or full).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use ::redis::{Cmd, cmd};
+use headcount_core::QueueReading;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::time::{Instant, timeout_at};
+
+use super::Trip;
+use super::keys::Keys;
+use super::wake::Ears;
+use crate::limits::{
+    CLASH_KEPT, CLIENTS_BYTES_PER_SECOND, REPLIES, REPLY_KEPT, REPLY_WAIT, SECOND_SAMPLE,
+};
+use crate::queues::{Consumer, Identity};
+
+/// What is remembered of the workers.
+#[derive(Debug)]
+pub(super) struct Workers {
+    client_name: String,
+    commands: String,
+    slots: u32,
+    /// Marks the answers to our own requests.
+    me: String,
+    asked: u64,
+    clients_due: Option<Instant>,
+    /// Connections that wait for nothing, by when they were first seen so.
+    connecting: HashMap<u64, Instant>,
+    /// Names that two workers had at once, by when.
+    clashing: HashMap<String, Instant>,
+    /// How many answered, and how many are connected.
+    pub(super) last: (usize, usize),
+}
+
+/// A worker's answer to a status request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reply {
+    heard: Instant,
+    sender: String,
+    hostname: String,
+    addresses: Vec<IpAddr>,
+    /// How many jobs it runs; absent when it does not say.
+    running: Option<usize>,
+    /// Whose request it answers.
+    asked_by: Option<String>,
+}
+
+/// A connection on which a worker waits for jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Client {
+    id: u64,
+    peer: Option<SocketAddr>,
+    state: ClientState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientState {
+    /// It waits for a job: a slot is free.
+    Free,
+    /// It took a job and asks for no other.
+    Full,
+    /// It never asked for a job: just connected, or draining.
+    Silent,
+    /// It has not asked for a job for a while.
+    Draining,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    response: String,
+    payload: Status,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    sender_id: String,
+    hostname: String,
+    interfaces: Vec<Interface>,
+    running_jobs_summary: Option<Vec<IgnoredAny>>,
+    queue_name: Option<String>,
+    requesting_user_id: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Interface {
+    address: String,
+    internal: bool,
+}
+
+impl Workers {
+    /// Nobody known yet.
+    pub(super) fn new(keys: &Keys, slots: u32) -> Self {
+        Self {
+            client_name: keys.client_name.clone(),
+            commands: keys.commands.clone(),
+            slots,
+            me: format!("headcount-{:08x}", fastrand::u32(..)),
+            asked: 0,
+            clients_due: None,
+            connecting: HashMap::new(),
+            clashing: HashMap::new(),
+            last: (0, 0),
+        }
+    }
+
+    /// Asks all workers what they run.
+    pub(super) fn request(&mut self) -> Cmd {
+        self.asked += 1;
+        let request = serde_json::json!({
+            "senderId": self.me,
+            "command": "get-worker-status",
+            "payload": { "requestingUserId": self.token() },
+        });
+        let mut publish = cmd("PUBLISH");
+        publish.arg(&self.commands).arg(request.to_string());
+        publish
+    }
+
+    fn token(&self) -> String {
+        format!("{}-{}", self.me, self.asked)
+    }
+
+    /// Whether the list of connections may be asked for again.
+    pub(super) fn are_clients_due(&self, now: Instant) -> bool {
+        self.clients_due.is_none_or(|due| now >= due)
+    }
+
+    /// A server with thousands of connections makes a long list.
+    pub(super) fn note_clients_size(&mut self, bytes: usize, now: Instant) {
+        let seconds = (bytes / CLIENTS_BYTES_PER_SECOND) as u64;
+        self.clients_due = Some(now + std::time::Duration::from_secs(seconds));
+    }
+
+    /// Whether a worker of this queue is in the list of connections.
+    pub(super) fn are_connected(&self, list: Option<&str>) -> bool {
+        list.is_some_and(|list| list.lines().any(|line| self.client(line).is_some()))
+    }
+
+    /// Names that several workers have.
+    pub(super) fn clashes(&self) -> Vec<&str> {
+        self.clashing.keys().map(String::as_str).collect()
+    }
+
+    /// Who takes jobs; absent if neither source knows of anybody.
+    pub(super) async fn seen(
+        &mut self,
+        trip: &Trip,
+        reading: &QueueReading,
+        ears: &Ears,
+    ) -> Option<Vec<Consumer>> {
+        let now = Instant::now();
+        let clients = trip.clients.as_deref().map(|list| self.clients(list, now));
+        let replies = self.replies(trip, clients.as_ref().map(Vec::len), ears).await;
+        self.note_clashes(&replies, now);
+        self.last = (replies.len(), clients.as_ref().map_or(0, Vec::len));
+        self.consumers(&replies, clients, reading.active)
+    }
+
+    fn client(&self, line: &str) -> Option<Client> {
+        let fields: HashMap<&str, &str> =
+            line.split(' ').filter_map(|field| field.split_once('=')).collect();
+        if *fields.get("name")? != self.client_name {
+            return None;
+        }
+        let asks = |cmd: &&str| ["brpoplpush", "blmove"].contains(cmd);
+        Some(Client {
+            id: fields.get("id")?.parse().ok()?,
+            peer: fields.get("addr")?.parse().ok(),
+            state: if fields.get("flags")?.contains('b') {
+                ClientState::Free
+            } else if fields.get("cmd").is_some_and(asks) {
+                ClientState::Full
+            } else {
+                ClientState::Silent
+            },
+        })
+    }
+
+    fn clients(&mut self, list: &str, now: Instant) -> Vec<Client> {
+        let before = std::mem::take(&mut self.connecting);
+        let mut clients: Vec<_> = list.lines().filter_map(|line| self.client(line)).collect();
+        for client in clients.iter_mut().filter(|c| c.state == ClientState::Silent) {
+            let first = before.get(&client.id).copied().unwrap_or(now);
+            self.connecting.insert(client.id, first);
+            if now.duration_since(first) >= SECOND_SAMPLE {
+                client.state = ClientState::Draining;
+            }
+        }
+        clients
+    }
+
+    /// The answers to this look's request, waited for briefly, and, of workers that did not answer
+    /// it, the last ones if they are recent.
+    async fn replies(
+        &self,
+        trip: &Trip,
+        clients: Option<usize>,
+        ears: &Ears,
+    ) -> Vec<(Reply, bool)> {
+        let token = self.token();
+        let is_fresh = |reply: &Reply| match &reply.asked_by {
+            Some(asked_by) => *asked_by == token,
+            None => reply.heard >= trip.sent,
+        };
+        let known = latest(ears.replies(), |_| false).len();
+        let expected = clients.unwrap_or(1).max(known) as u64;
+        let expected = expected.min(trip.asked.unwrap_or(0));
+        let until = trip.sent + REPLY_WAIT;
+        loop {
+            let heard = ears.replies();
+            let fresh = heard.iter().filter(|reply| is_fresh(reply)).count() as u64;
+            if fresh >= expected || timeout_at(until, ears.reply()).await.is_err() {
+                return latest(heard, is_fresh);
+            }
+        }
+    }
+
+    /// Workers that share a name cannot be told apart by it.
+    fn note_clashes(&mut self, replies: &[(Reply, bool)], now: Instant) {
+        self.clashing.retain(|_, at| now.duration_since(*at) < CLASH_KEPT);
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        for (reply, _) in replies.iter().filter(|(_, fresh)| *fresh) {
+            *names.entry(&reply.sender).or_default() += 1;
+            *names.entry(&reply.hostname).or_default() += 1;
+        }
+        for (name, _) in names.into_iter().filter(|(_, times)| *times > 1).take(REPLIES) {
+            if self.clashing.insert(name.to_string(), now).is_none() {
+                tracing::debug!(name, "several workers have this name: it tells nothing");
+            }
+        }
+    }
+
+    fn consumers(
+        &self,
+        replies: &[(Reply, bool)],
+        clients: Option<Vec<Client>>,
+        active: u64,
+    ) -> Option<Vec<Consumer>> {
+        let list_known = clients.is_some();
+        let mut clients = clients.unwrap_or_default();
+        if replies.is_empty() && clients.is_empty() {
+            return None;
+        }
+        let free_is_idle = self.free_is_idle(&clients, active);
+        let joined: Vec<Option<Client>> = joins(replies, &clients);
+        clients.retain(|client| !joined.iter().flatten().any(|j| j.id == client.id));
+        let mut consumers = Vec::new();
+        for ((reply, fresh), client) in replies.iter().zip(joined) {
+            let mut consumer = self.of_reply(reply, *fresh);
+            match client {
+                Some(client) => merge(&mut consumer, of_client(&client, free_is_idle)),
+                // Every connection belongs to somebody else: this worker has none.
+                None if list_known && clients.is_empty() => consumer.consuming = Some(false),
+                None => {}
+            }
+            consumers.push(consumer);
+        }
+        consumers.extend(clients.iter().map(|client| of_client(client, free_is_idle)));
+        Some(consumers)
+    }
+
+    /// Whether a free slot proves that its worker holds no job. Each full worker holds one at least;
+    /// if these are all that are active, none is left for the others.
+    fn free_is_idle(&self, clients: &[Client], active: u64) -> bool {
+        let count = |is: fn(ClientState) -> bool| {
+            clients.iter().filter(|client| is(client.state)).count() as u64
+        };
+        let full = count(|state| state == ClientState::Full);
+        let silent = count(|state| matches!(state, ClientState::Silent | ClientState::Draining));
+        active <= if self.slots == 1 { full + silent } else { full }
+    }
+
+    fn of_reply(&self, reply: &Reply, fresh: bool) -> Consumer {
+        let mut known_as = Vec::new();
+        let is_clear = |name: &str| !name.is_empty() && !self.clashing.contains_key(name);
+        if let Some(container) = reply.container()
+            && is_clear(&reply.sender)
+        {
+            known_as.push(Identity::Container(container.to_string()));
+        }
+        if is_clear(&reply.hostname) {
+            known_as.push(Identity::Hostname(reply.hostname.clone()));
+        }
+        let busy = match reply.running {
+            // It may have taken a job since.
+            Some(0) if !fresh => None,
+            running => running.map(|jobs| jobs > 0),
+        };
+        Consumer { known_as, busy, draining: false, consuming: None }
+    }
+}
+
+impl Reply {
+    /// The answer in `payload`, if it is one of a worker of `queue`.
+    pub(super) fn parse(payload: &[u8], queue: &str) -> Option<Self> {
+        let message: Message = serde_json::from_slice(payload).ok()?;
+        if message.response != "response-to-get-worker-status" {
+            return None;
+        }
+        let status = message.payload;
+        if status.queue_name.is_some_and(|name| name != queue) {
+            return None;
+        }
+        let outside = status.interfaces.iter().filter(|interface| !interface.internal);
+        Some(Self {
+            heard: Instant::now(),
+            sender: status.sender_id,
+            hostname: status.hostname,
+            addresses: outside.filter_map(|i| i.address.parse().ok()).collect(),
+            running: status.running_jobs_summary.map(|jobs| jobs.len()),
+            asked_by: status.requesting_user_id,
+        })
+    }
+
+    /// Whether it still says something.
+    pub(super) fn is_kept(&self) -> bool {
+        self.heard.elapsed() < REPLY_KEPT
+    }
+
+    /// In a container n8n's name for a worker ends in the container's short id, unless the container
+    /// was given a host name.
+    fn container(&self) -> Option<&str> {
+        let id = self.sender.strip_prefix("worker-")?;
+        let is_id = id.len() == 12 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        is_id.then_some(id)
+    }
+}
+
+/// All fresh replies, and the last of each sender that has no fresh one.
+fn latest(mut heard: Vec<Reply>, is_fresh: impl Fn(&Reply) -> bool) -> Vec<(Reply, bool)> {
+    heard.retain(Reply::is_kept);
+    let (fresh, older): (Vec<_>, Vec<_>) = heard.into_iter().partition(is_fresh);
+    let mut last: HashMap<String, Reply> = HashMap::new();
+    for reply in older {
+        if !fresh.iter().any(|f| f.sender == reply.sender) {
+            last.insert(reply.sender.clone(), reply);
+        }
+    }
+    let older = last.into_values().map(|reply| (reply, false));
+    fresh.into_iter().map(|reply| (reply, true)).chain(older).collect()
+}
+
+/// For each reply the one connection that comes from an address of that worker alone.
+fn joins(replies: &[(Reply, bool)], clients: &[Client]) -> Vec<Option<Client>> {
+    let has = |reply: &Reply, client: &Client| {
+        client.peer.is_some_and(|peer| reply.addresses.contains(&peer.ip()))
+    };
+    let only_client = |reply: &Reply| {
+        let mut of_it = clients.iter().filter(|client| has(reply, client));
+        of_it.next().filter(|_| of_it.next().is_none())
+    };
+    let is_only_reply =
+        |client: &Client| replies.iter().filter(|(reply, _)| has(reply, client)).count() == 1;
+    replies
+        .iter()
+        .map(|(reply, _)| only_client(reply).filter(|client| is_only_reply(client)).cloned())
+        .collect()
+}
+
+fn of_client(client: &Client, free_is_idle: bool) -> Consumer {
+    Consumer {
+        known_as: client.peer.map(Identity::Peer).into_iter().collect(),
+        busy: match client.state {
+            ClientState::Full => Some(true),
+            ClientState::Free if free_is_idle => Some(false),
+            _ => None,
+        },
+        draining: client.state == ClientState::Draining,
+        consuming: Some(matches!(client.state, ClientState::Free | ClientState::Full)),
+    }
+}
+
+/// One worker, known from both sides; whoever says busy is believed.
+fn merge(consumer: &mut Consumer, other: Consumer) {
+    consumer.known_as.extend(other.known_as);
+    consumer.busy = match (consumer.busy, other.busy) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (one, another) => one.or(another),
+    };
+    consumer.draining = other.draining;
+    consumer.consuming = other.consuming;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BullConfig;
+    use super::*;
+
+    const LINE: &str = "id=12 addr=172.18.0.5:49086 laddr=172.18.0.2:6379 fd=17 \
+        name=bull:am9icw== age=2 idle=2 flags=b db=0 events=r cmd=brpoplpush user=default";
+
+    fn workers(slots: u32) -> Workers {
+        Workers::new(&Keys::new(&BullConfig::default(), false), slots)
+    }
+
+    fn client(id: u64, ip: [u8; 4], state: ClientState) -> Client {
+        Client { id, peer: Some(SocketAddr::from((ip, 1000))), state }
+    }
+
+    fn reply(sender: &str, ip: [u8; 4], running: usize) -> (Reply, bool) {
+        let reply = Reply {
+            heard: Instant::now(),
+            sender: sender.into(),
+            hostname: sender.trim_start_matches("worker-").into(),
+            addresses: vec![IpAddr::from(ip)],
+            running: Some(running),
+            asked_by: None,
+        };
+        (reply, true)
+    }
+
+    #[test]
+    fn a_line_of_the_client_list() {
+        let state = |line: &str| workers(1).client(line).map(|client| client.state);
+        assert_eq!(state(LINE), Some(ClientState::Free));
+        assert_eq!(state(&LINE.replace("flags=b", "flags=N")), Some(ClientState::Full));
+        let silent = LINE.replace("flags=b", "flags=N").replace("brpoplpush", "client|setname");
+        assert_eq!(state(&silent), Some(ClientState::Silent));
+        assert_eq!(state(&LINE.replace("am9icw==", "am9i")), None);
+        assert_eq!(state(""), None);
+        let by_socket = LINE.replace("172.18.0.5:49086", "/run/redis.sock:0");
+        assert_eq!(workers(1).client(&by_socket).unwrap().peer, None);
+    }
+
+    #[test]
+    fn silence_on_two_looks_is_draining() {
+        let silent = LINE.replace("flags=b", "flags=N").replace("brpoplpush", "NULL");
+        let mut workers = workers(1);
+        let start = Instant::now();
+        let mut state = |after| workers.clients(&silent, start + after)[0].state;
+        assert_eq!(state(std::time::Duration::ZERO), ClientState::Silent);
+        assert_eq!(state(SECOND_SAMPLE), ClientState::Draining);
+    }
+
+    #[test]
+    fn a_worker_known_from_both_sides_is_one_consumer() {
+        let ip = [172, 18, 0, 5];
+        let replies = [reply("worker-0123456789ab", ip, 0)];
+        let clients = vec![client(1, ip, ClientState::Free)];
+        let seen = workers(1).consumers(&replies, Some(clients), 0).unwrap();
+        let known_as = vec![
+            Identity::Container("0123456789ab".into()),
+            Identity::Hostname("0123456789ab".into()),
+            Identity::Peer(SocketAddr::from((ip, 1000))),
+        ];
+        let idle = Consumer { known_as, busy: Some(false), draining: false, consuming: Some(true) };
+        assert_eq!(seen, [idle]);
+    }
+
+    #[test]
+    fn either_side_that_says_busy_is_believed() {
+        let ip = [172, 18, 0, 5];
+        for (running, state, active, busy) in [
+            (0, ClientState::Free, 0, Some(false)),
+            (1, ClientState::Free, 1, Some(true)),
+            (0, ClientState::Full, 1, Some(true)),
+            (0, ClientState::Silent, 0, Some(false)),
+        ] {
+            let replies = [reply("worker-0123456789ab", ip, running)];
+            let seen =
+                workers(2).consumers(&replies, Some(vec![client(1, ip, state)]), active).unwrap();
+            assert_eq!((seen.len(), seen[0].busy), (1, busy), "{running} {state:?}");
+        }
+    }
+
+    #[test]
+    fn a_free_slot_is_idle_only_if_others_hold_all_active_jobs() {
+        use ClientState::{Draining, Free, Full};
+        for (slots, states, active, busy) in [
+            (1, vec![Free, Full], 1, Some(false)),
+            (1, vec![Free, Full], 2, None),
+            (1, vec![Free, Draining], 1, Some(false)),
+            (10, vec![Free, Draining], 1, None),
+            (10, vec![Free, Full], 10, None),
+            (10, vec![Free, Free], 0, Some(false)),
+        ] {
+            let clients: Vec<_> =
+                (1..).zip(&states).map(|(id, state)| client(id, [10, 0, 0, 1], *state)).collect();
+            let seen = workers(slots).consumers(&[], Some(clients), active).unwrap();
+            assert_eq!(seen[0].busy, busy, "{slots} {states:?} {active}");
+        }
+    }
+
+    #[test]
+    fn workers_behind_one_address_stay_apart() {
+        let ip = [10, 0, 0, 1];
+        let replies = [reply("worker-a", ip, 0), reply("worker-b", ip, 1)];
+        let clients = vec![client(1, ip, ClientState::Free), client(2, ip, ClientState::Full)];
+        let seen = workers(1).consumers(&replies, Some(clients), 1).unwrap();
+        assert_eq!(seen.len(), 4);
+        assert_eq!(seen[0].consuming, None, "which connection is whose is unknown");
+    }
+
+    #[test]
+    fn a_worker_that_answers_but_has_no_connection_takes_no_jobs() {
+        let replies = [reply("worker-a", [10, 0, 0, 1], 0), reply("worker-b", [10, 0, 0, 2], 0)];
+        let clients = vec![client(1, [10, 0, 0, 2], ClientState::Free)];
+        let seen = workers(1).consumers(&replies, Some(clients), 0).unwrap();
+        assert_eq!(seen.iter().map(|c| c.consuming).collect::<Vec<_>>(), [Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn a_name_that_two_share_identifies_nobody() {
+        let mut workers = workers(1);
+        let replies = [reply("worker-a", [10, 0, 0, 1], 0), reply("worker-a", [10, 0, 0, 1], 1)];
+        workers.note_clashes(&replies, Instant::now());
+        let seen = workers.consumers(&replies, None, 1).unwrap();
+        assert!(seen.iter().all(|consumer| consumer.known_as.is_empty()));
+        assert_eq!(workers.clashes().len(), 2);
+    }
+
+    #[test]
+    fn an_old_answer_proves_a_busy_worker_but_no_idle_one() {
+        let workers = workers(1);
+        let (idle, _) = reply("worker-a", [10, 0, 0, 1], 0);
+        let (busy, _) = reply("worker-b", [10, 0, 0, 2], 1);
+        let seen = workers.consumers(&[(idle, false), (busy, false)], None, 1).unwrap();
+        assert_eq!(seen.iter().map(|c| c.busy).collect::<Vec<_>>(), [None, Some(true)]);
+        assert_eq!(workers.consumers(&[], Some(Vec::new()), 0), None);
+    }
+
+    #[test]
+    fn answers_are_read_leniently_but_not_of_other_queues() {
+        let with = |payload: &str| {
+            let message = format!(
+                r#"{{"senderId":"x","response":"response-to-get-worker-status","payload":{payload}}}"#
+            );
+            Reply::parse(message.as_bytes(), "jobs")
+        };
+        let full = with(
+            r#"{"senderId":"worker-0123456789ab","hostname":"h","queueName":"jobs","extra":1,
+            "interfaces":[{"address":"127.0.0.1","internal":true},{"address":"10.0.0.1"}],
+            "runningJobsSummary":[{"executionId":"1"}],"requestingUserId":"u"}"#,
+        )
+        .unwrap();
+        assert_eq!(full.container(), Some("0123456789ab"));
+        assert_eq!((full.running, full.addresses.len()), (Some(1), 1));
+        assert_eq!(with("{}").unwrap().running, None, "it did not say what it runs");
+        assert_eq!(with(r#"{"queueName":"jobs-gpu"}"#), None);
+        assert_eq!(Reply::parse(b"[]", "jobs"), None);
+        assert_eq!(Reply::parse(br#"{"response":"other","payload":{}}"#, "jobs"), None);
+    }
+}
