@@ -15,7 +15,7 @@ use super::tree::{Document, Path as KeyPath, Shape};
 use super::{Config, GroupConfig, LogConfig, MetricsList, Overrides};
 use crate::limits::KEEP_DAYS;
 use crate::queues::QueueConfig;
-use crate::queues::bull::RedisConfig;
+use crate::queues::redis::RedisConfig;
 use crate::targets::TargetConfig;
 
 /// Where health and metrics are served unless configured.
