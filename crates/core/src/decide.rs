@@ -157,11 +157,9 @@ fn next_look(rules: &Rules, state: &State, look: &Look<'_>) -> Span {
     rules.policy.rests_for(&state.policy, look.now).unwrap_or(poll)
 }
 
-/// The rule that had the last word gives the reason: the last one that changed the number or that
-/// stands for a person's order; for a number that nobody changed the first that spoke.
+/// The rule that had the last word gives the reason; if nobody had to insist, the first that spoke.
 fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) -> Decision {
-    let decides = |s: &Step| s.before != s.after || s.rule == Rule::Override;
-    let decisive = draft.trail.get(draft.trail.iter().rposition(decides).unwrap_or(0));
+    let decisive = draft.trail.get(draft.last_word.unwrap_or(0));
     let kind = if draft.wanted == draft.current { Kind::Hold } else { draft.kind };
     Decision {
         t: now,

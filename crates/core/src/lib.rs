@@ -12,6 +12,8 @@ pub mod observation;
 pub mod policy;
 pub mod reading;
 pub mod rules;
+#[cfg(test)]
+mod scene;
 pub mod schedule;
 pub mod smooth;
 pub mod state;

@@ -1,6 +1,6 @@
 //! What the sources say: one typed answer each, known or missing, never a made-up zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -326,6 +326,10 @@ impl FleetReading {
         if listed > self.capacity() as usize {
             return contradictory(format!("{listed} listed of {} workers", self.capacity()));
         }
+        let mut names = HashSet::with_capacity(self.workers.len());
+        if let Some(twice) = self.workers.iter().find(|w| !names.insert(w.id.as_str())) {
+            return contradictory(format!("worker {} is listed twice", twice.id));
+        }
         Ok(self)
     }
 }
@@ -416,6 +420,9 @@ mod tests {
         };
         assert!(fleet(2, 1, 3).credible().is_ok());
         assert_eq!(fleet(2, 1, 4).credible().unwrap_err().why, Silence::Contradictory);
+        let listed = vec![worker(WorkerState::Ready, None), worker(WorkerState::Draining, None)];
+        let twice = FleetReading::of(listed).credible().unwrap_err().to_string();
+        assert_eq!(twice, "contradictory: worker w is listed twice");
         let listed = vec![worker(WorkerState::Ready, None), worker(WorkerState::Ready, None)];
         let one = FleetReading { ready: 1, workers: listed, ..FleetReading::default() };
         assert_eq!(one.credible().unwrap_err().to_string(), "contradictory: 2 listed of 1 workers");

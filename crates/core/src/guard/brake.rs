@@ -37,6 +37,15 @@ pub struct BrakeState {
 }
 
 impl BrakeState {
+    /// The higher of the averaged CPU and its EWMA, which takes in this sample if it is `due`.
+    fn cpu(&mut self, host: &HostReading, due: bool) -> f64 {
+        let now = host.cpu_mean.unwrap_or(host.cpu_raw);
+        if due {
+            self.cpu_ema.add(now, ALPHA_UP, ALPHA_DOWN);
+        }
+        self.cpu_ema.value().map_or(now, |ema| ema.max(now))
+    }
+
     pub(crate) fn times(&mut self) -> [&mut Option<Timestamp>; 2] {
         [&mut self.sampled_at, &mut self.removed_at]
     }
@@ -74,18 +83,17 @@ pub(crate) fn apply(state: &mut BrakeState, look: &Look<'_>, draft: &mut Draft) 
     }
 }
 
-/// The higher of the averaged CPU and its EWMA; `None` where the policy watches CPU itself.
+/// The CPU that counts; `None` where the policy watches CPU itself.
 fn smoothed_cpu(state: &mut BrakeState, host: &HostReading, look: &Look<'_>) -> Option<f64> {
     if look.rules.policy.watches_cpu() {
         return None;
     }
-    let now = host.cpu_mean.unwrap_or(host.cpu_raw);
-    let due = state.sampled_at.is_none_or(|at| look.now.since(at) >= look.rules.policy.poll());
-    if due || look.every_look {
+    let poll = look.rules.policy.poll();
+    let due = look.every_look || state.sampled_at.is_none_or(|at| look.now.since(at) >= poll);
+    if due {
         state.sampled_at = Some(look.now);
-        state.cpu_ema.add(now, ALPHA_UP, ALPHA_DOWN);
     }
-    Some(state.cpu_ema.value().map_or(now, |ema| ema.max(now)))
+    Some(state.cpu(host, due))
 }
 
 impl Watched<'_> {
@@ -98,5 +106,111 @@ impl Watched<'_> {
             draft.say(Rule::Brake, most, Why::HostFull { what, now, resume, emergency });
         }
         (now >= emergency).then_some(Why::HostCritical { what, now, emergency })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::MemoryPressure;
+    use crate::scene::Scene;
+
+    fn with_memory(current: u32, mem: f64) -> Scene {
+        let mut scene = Scene::new(current);
+        scene.host = Some(HostReading { cpu_raw: 10.0, mem: Some(mem), ..HostReading::default() });
+        scene
+    }
+
+    fn judge(scene: &Scene, state: &mut BrakeState, wanted: u32) -> Draft {
+        scene.judge(wanted, |look, draft| apply(state, look, draft))
+    }
+
+    #[test]
+    fn growth_stops_at_the_emergency_limit_and_resumes_below_the_other() {
+        let mut state = BrakeState::default();
+        // Memory in percent, and whether it may grow; limits 85 and 95.
+        for (mem, grows) in
+            [(80.0, true), (94.9, true), (95.0, false), (85.0, false), (84.9, true), (94.0, true)]
+        {
+            let mut scene = with_memory(1, mem);
+            scene.rules.brake.memory = Some(MemoryPressure { resume: 85.0, emergency: 95.0 });
+            let draft = judge(&scene, &mut state, 3);
+            assert_eq!(draft.wanted, if grows { 3 } else { 1 }, "memory {mem} %");
+        }
+    }
+
+    #[test]
+    fn an_emergency_removes_one_worker() {
+        // name, current, wanted, floor, expected (min 1)
+        let table = [
+            ("instead of a hold", 4, 4, 0, (3, Kind::EmergencyScaleIn)),
+            ("instead of growth", 4, 6, 0, (3, Kind::EmergencyScaleIn)),
+            ("the policy removes one already", 4, 3, 0, (3, Kind::Hold)),
+            ("not below min", 1, 1, 0, (1, Kind::Hold)),
+            ("not under the floor", 4, 4, 4, (4, Kind::Hold)),
+        ];
+        for (name, current, wanted, floor, expected) in table {
+            let draft = with_memory(current, 99.0).judge(wanted, |look, draft| {
+                draft.floor = floor;
+                apply(&mut BrakeState::default(), look, draft);
+            });
+            assert_eq!((draft.wanted, draft.kind), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_emergency_removals_are_a_cooldown_apart() {
+        let (mut scene, mut state) = (with_memory(4, 99.0), BrakeState::default());
+        state.removed_at = Some(scene.now);
+        scene.later(89);
+        assert_eq!(judge(&scene, &mut state, 4).wanted, 4);
+        scene.later(1);
+        assert_eq!(judge(&scene, &mut state, 4).wanted, 3);
+    }
+
+    #[test]
+    fn two_gauges_in_an_emergency_remove_one_worker() {
+        let mut scene = with_memory(4, 99.0);
+        scene.rules.brake.cpu_pressure = Some(Pressure { resume: 20.0, emergency: 60.0 });
+        scene.host.as_mut().unwrap().cpu_pressure = Some(90.0);
+        assert_eq!(judge(&scene, &mut BrakeState::default(), 4).wanted, 3);
+    }
+
+    #[test]
+    fn the_fewest_workers_may_start_in_spite_of_the_brake() {
+        let mut scene = with_memory(0, 99.0);
+        scene.rules.workers.min = 2;
+        assert_eq!(judge(&scene, &mut BrakeState::default(), 5).wanted, 2);
+    }
+
+    #[test]
+    fn off_is_off_and_a_silent_host_is_not_watched() {
+        let mut scene = with_memory(2, 100.0);
+        scene.rules.brake.off = true;
+        assert_eq!(judge(&scene, &mut BrakeState::default(), 5).wanted, 5);
+        scene.rules.brake.off = false;
+        scene.host = None;
+        assert_eq!(judge(&scene, &mut BrakeState::default(), 5).wanted, 5);
+    }
+
+    #[test]
+    fn a_policy_with_a_cpu_rule_of_its_own_keeps_the_cpu_part_off() {
+        let mut scene = with_memory(2, 10.0);
+        scene.host.as_mut().unwrap().cpu_raw = 100.0;
+        let draft = judge(&scene, &mut BrakeState::default(), 3);
+        assert_eq!((draft.wanted, draft.trail.len()), (3, 0));
+    }
+
+    #[test]
+    fn cpu_counts_as_the_higher_of_its_mean_and_its_smoothed_past() {
+        let mut state = BrakeState::default();
+        let host = |cpu_raw, cpu_mean| HostReading { cpu_raw, cpu_mean, ..HostReading::default() };
+        assert_eq!(state.cpu(&host(99.0, Some(40.0)), true), 40.0);
+        assert_eq!(state.cpu(&host(80.0, None), true), 80.0);
+        // Down slowly: 0.1 x 20 + 0.9 x 60.
+        assert_eq!(state.cpu(&host(20.0, None), true), 56.0);
+        // Between two samples the past stays and the present counts if it is higher.
+        assert_eq!(state.cpu(&host(20.0, None), false), 56.0);
+        assert_eq!(state.cpu(&host(70.0, None), false), 70.0);
     }
 }

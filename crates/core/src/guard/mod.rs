@@ -49,6 +49,8 @@ pub(crate) struct Draft {
     pub(crate) kind: Kind,
     pub(crate) victims: Vec<String>,
     pub(crate) trail: Vec<Step>,
+    /// The step that gives the decision its reason; the first if none had to insist.
+    pub(crate) last_word: Option<usize>,
 }
 
 impl Draft {
@@ -61,13 +63,24 @@ impl Draft {
             kind: Kind::Hold,
             victims: Vec::new(),
             trail: Vec::new(),
+            last_word: None,
         }
     }
 
-    /// A rule's word: the number is `after` now, because of `why`.
+    /// A rule's word: the number is `after` now, because of `why`. It is the last word if it
+    /// changes the number.
     pub(crate) fn say(&mut self, rule: Rule, after: u32, why: Why) {
+        if after != self.wanted {
+            self.last_word = Some(self.trail.len());
+        }
         self.trail.push(Step { rule, before: self.wanted, after, why });
         self.wanted = after;
+    }
+
+    /// As [`Draft::say`], and it is the last word even if the number stays.
+    pub(crate) fn insist(&mut self, rule: Rule, after: u32, why: Why) {
+        self.say(rule, after, why);
+        self.last_word = Some(self.trail.len() - 1);
     }
 
     /// As [`Draft::say`], and if the rule has the last word this is the kind of decision it makes.

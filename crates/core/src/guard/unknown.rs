@@ -62,14 +62,15 @@ pub(crate) fn apply(
 ) {
     for (source, missing) in silent {
         let why = Why::Silent { source: *source, why: missing.to_string() };
-        keep(draft, Rule::Unknown, draft.wanted, why);
+        keep(draft, Rule::Unknown, why);
     }
     if look.queue.is_some_and(|q| q.paused == Some(true)) {
-        keep(draft, Rule::Unknown, draft.current, Why::QueuePaused);
+        draft.floor = draft.current;
+        draft.insist(Rule::Unknown, draft.current, Why::QueuePaused);
     }
     if let Some(left) = state.settles_for(look.rules.settle(), look.now) {
         let why = Why::AnsweringAgain { left_s: seconds(left) };
-        keep(draft, Rule::Settling, draft.wanted, why);
+        keep(draft, Rule::Settling, why);
     }
     let silent_for = state.silent_since.map_or(Span::ZERO, |since| look.now.since(since));
     if let Some(fallback) = &look.rules.fallback
@@ -88,7 +89,115 @@ pub(crate) fn apply(
 }
 
 /// The present number becomes a floor under `wanted` and under whatever later guards say.
-fn keep(draft: &mut Draft, rule: Rule, wanted: u32, why: Why) {
+fn keep(draft: &mut Draft, rule: Rule, why: Why) {
     draft.floor = draft.current;
-    draft.say(rule, wanted.max(draft.current), why);
+    draft.say(rule, draft.wanted.max(draft.current), why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Silence;
+    use crate::rules::Fallback;
+    use crate::scene::Scene;
+
+    fn silent(source: Source, why: Silence) -> Vec<(Source, Missing)> {
+        vec![(source, Missing { why, detail: String::new() })]
+    }
+
+    /// Follows the sources and judges, as `decide` does.
+    fn judge(
+        scene: &Scene,
+        state: &mut UnknownState,
+        silent: &[(Source, Missing)],
+        wanted: u32,
+    ) -> Draft {
+        state.watch(!silent.is_empty(), scene.now);
+        scene.judge(wanted, |look, draft| apply(state, silent, look, draft))
+    }
+
+    #[test]
+    fn every_kind_of_silence_is_a_floor() {
+        for why in [Silence::Timeout, Silence::Stale, Silence::Contradictory, Silence::Absent] {
+            for source in [Source::Queue, Source::Host] {
+                let gone = silent(source, why);
+                let draft = judge(&Scene::new(4), &mut UnknownState::default(), &gone, 2);
+                assert_eq!((draft.wanted, draft.floor), (4, 4), "{why:?}");
+                assert_eq!(draft.trail.len(), 1, "{why:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_paused_queue_neither_grows_nor_shrinks() {
+        for wanted in [2, 3, 4] {
+            let mut scene = Scene::new(3);
+            scene.queue.as_mut().unwrap().paused = Some(true);
+            let draft = judge(&scene, &mut UnknownState::default(), &[], wanted);
+            assert_eq!((draft.wanted, draft.floor), (3, 3), "wanted {wanted}");
+        }
+    }
+
+    #[test]
+    fn after_an_outage_nothing_shrinks_until_it_has_settled() {
+        let (mut scene, mut state) = (Scene::new(4), UnknownState::default());
+        assert_eq!(
+            judge(&scene, &mut state, &silent(Source::Queue, Silence::Timeout), 2).wanted,
+            4
+        );
+        // Two polls of 30 s, counted from the first answer.
+        for (later, wanted, expected) in [(60, 2, 4), (30, 6, 6), (29, 2, 4), (1, 2, 2)] {
+            scene.later(later);
+            let draft = judge(&scene, &mut state, &[], wanted);
+            assert_eq!(draft.wanted, expected, "{later} s later");
+        }
+        assert_eq!(state, UnknownState::default());
+    }
+
+    #[test]
+    fn a_second_outage_starts_the_settling_anew() {
+        let (mut scene, mut state) = (Scene::new(4), UnknownState::default());
+        let gone = silent(Source::Queue, Silence::Refused);
+        for (later, silent, wanted) in [
+            (0, &gone[..], 4),
+            (30, &[], 4),
+            (30, &gone, 4),
+            (30, &[], 4),
+            (59, &[], 4),
+            (1, &[], 2),
+        ] {
+            scene.later(later);
+            assert_eq!(judge(&scene, &mut state, silent, 2).wanted, wanted);
+        }
+    }
+
+    #[test]
+    fn a_long_silence_goes_to_the_fallback_and_never_below_the_present_number() {
+        let gone = silent(Source::Queue, Silence::Unreachable);
+        // name, current, fallback, seconds of silence, expected
+        let table = [
+            ("not yet", 2, 5, 299, (2, Kind::Hold)),
+            ("long enough", 2, 5, 300, (5, Kind::Fallback)),
+            ("from zero", 0, 3, 300, (3, Kind::Fallback)),
+            ("not below the present number", 7, 3, 900, (7, Kind::Hold)),
+            ("the present number", 3, 3, 900, (3, Kind::Hold)),
+        ];
+        for (name, current, workers, seconds, expected) in table {
+            let (mut scene, mut state) = (Scene::new(current), UnknownState::default());
+            scene.rules.fallback = Some(Fallback { after: Span::from_secs(300), workers });
+            judge(&scene, &mut state, &gone, current);
+            scene.later(seconds);
+            let draft = judge(&scene, &mut state, &gone, current);
+            assert_eq!((draft.wanted, draft.kind), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn no_fallback_once_the_sources_answer() {
+        let (mut scene, mut state) = (Scene::new(1), UnknownState::default());
+        scene.rules.fallback = Some(Fallback { after: Span::from_secs(60), workers: 5 });
+        judge(&scene, &mut state, &silent(Source::Host, Silence::NotFound), 1);
+        scene.later(600);
+        assert_eq!(judge(&scene, &mut state, &[], 1).wanted, 1);
+    }
 }
