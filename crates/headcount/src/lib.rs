@@ -9,6 +9,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod daemon;
+pub mod demo;
 pub mod finding;
 pub mod group;
 pub mod hosts;

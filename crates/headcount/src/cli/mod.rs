@@ -68,6 +68,9 @@ pub enum Verb {
     Run(run::Args),
     /// See it work: an embedded queue, real workers, a bursty load
     Demo(demo::Args),
+    /// One worker of `demo`
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
     /// Look and decide once, act, and end
     Once(once::Args),
     /// Check the configuration and everything it names
@@ -99,6 +102,7 @@ impl Cli {
         match self.verb {
             Verb::Run(args) => args.run(globals),
             Verb::Demo(args) => args.run(globals),
+            Verb::DemoWorker(args) => args.run(globals),
             Verb::Once(args) => args.run(globals),
             Verb::Check(args) => args.run(globals),
             Verb::Status(args) => args.run(globals),
