@@ -102,6 +102,8 @@ pub struct Details {
     pub started_at: Option<Timestamp>,
     /// How long its main process ran, if that is over.
     pub lived: Option<Span>,
+    /// The exit code of its main process, if that is over.
+    pub exit_code: Option<i64>,
     /// How often its main process has ended so far.
     pub ends: u64,
     /// The main process, as the host numbers it.
@@ -164,7 +166,7 @@ impl Engine {
     /// # Errors
     /// No answer.
     pub async fn version(&self) -> Result<String, EngineError> {
-        let version = self.client()?.version().await?;
+        let version = within(self.client()?.version()).await?;
         Ok(version.version.unwrap_or_else(|| "of unknown version".into()))
     }
 
@@ -175,7 +177,7 @@ impl Engine {
     pub async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>, EngineError> {
         let filters = HashMap::from([("label", labels)]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let listed = self.client()?.list_containers(Some(options)).await?;
+        let listed = within(self.client()?.list_containers(Some(options))).await?;
         Ok(listed.into_iter().filter_map(container).collect())
     }
 
@@ -184,7 +186,7 @@ impl Engine {
     /// # Errors
     /// No answer, or no such container.
     pub async fn inspect(&self, id: &str) -> Result<Details, EngineError> {
-        let seen = self.client()?.inspect_container(id, None).await?;
+        let seen = within(self.client()?.inspect_container(id, None)).await?;
         Ok(details(&seen))
     }
 
@@ -194,7 +196,7 @@ impl Engine {
     /// No answer, no such container, or it does not run.
     pub async fn signal(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::new().signal(signal).build();
-        Ok(self.client()?.kill_container(id, Some(options)).await?)
+        within(self.client()?.kill_container(id, Some(options))).await
     }
 
     /// Returns when the main process does not run.
@@ -215,7 +217,7 @@ impl Engine {
     /// No answer, no such container, or it runs.
     pub async fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptionsBuilder::new().v(false).force(false).build();
-        Ok(self.client()?.remove_container(id, Some(options)).await?)
+        within(self.client()?.remove_container(id, Some(options))).await
     }
 
     /// Whether the engine has this image.
@@ -223,7 +225,7 @@ impl Engine {
     /// # Errors
     /// No answer.
     pub async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
-        match self.client()?.inspect_image(image).await.map_err(EngineError::from) {
+        match within(self.client()?.inspect_image(image)).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_absent() => Ok(false),
             Err(error) => Err(error),
@@ -292,6 +294,12 @@ impl From<Error> for EngineError {
         };
         Self { why, status, detail }
     }
+}
+
+/// The answer, its body included, within the limit.
+async fn within<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, EngineError> {
+    let answer = tokio::time::timeout(ENGINE_TIMEOUT, request).await;
+    Ok(answer.unwrap_or(Err(Error::RequestTimeoutError))?)
 }
 
 fn silence_of(error: &Error) -> Silence {
@@ -383,6 +391,7 @@ fn details(seen: &ContainerInspectResponse) -> Details {
         life,
         started_at,
         lived,
+        exit_code: state.exit_code.filter(|_| !alive),
         ends: restarts.saturating_add(u64::from(!alive && started_at.is_some())),
         pid: state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0),
         hostname: config.hostname.filter(|name| !name.is_empty() && mode != Some("host")),

@@ -197,52 +197,58 @@ impl Book {
         Ok(seen)
     }
 
-    /// Waits for its end, a while at most; kills it if its time is over. Returns whether
-    /// the engine answers.
-    async fn await_end(&self, id: &str, name: &str, began: Instant, seen: &Details) -> bool {
-        let grace = self.grace.max(seen.stop_timeout.unwrap_or_default());
-        let left = grace.saturating_sub(began.elapsed());
-        if left.is_zero() {
-            warn!(worker = name, after_s = grace.as_secs(), "kills a worker that did not end");
-            if let Err(error) = self.engine.signal(id, "SIGKILL").await {
-                warn!(worker = name, %error, "cannot kill it yet");
-            }
-        }
-        // A Compose that sees it between its end and its removal would start it again: be quick.
-        let look_again = if left.is_zero() { DRAIN_POLL } else { left.min(DRAIN_LOOK) };
-        let ended = timeout(look_again, self.engine.wait(id)).await;
-        sleep(Duration::from_millis(20)).await;
-        !matches!(ended, Ok(Err(_)))
-    }
-
     /// Stays with it until it is removed.
     async fn see_off(&self, id: &str) {
         let name = self.told().get(id).map(|told| told.name.clone()).unwrap_or_default();
         let mut life: Option<(String, Instant)> = None;
+        let mut failures = 0_u32;
         loop {
-            match self.signal(id).await {
+            match self.step(id, &name, &mut life).await {
+                Ok(true) => break,
+                Ok(false) => failures = 0,
                 Err(error) if error.is_absent() => break,
-                Err(error) => warn!(worker = name, %error, "cannot see a draining worker off yet"),
-                Ok(seen) if !seen.alive => match self.engine.remove(id).await {
-                    Ok(()) => break,
-                    Err(error) if error.is_absent() => break,
-                    Err(error) => {
-                        warn!(worker = name, %error, "cannot remove a drained worker yet")
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    // One failure may be a matter of the moment, and a warning a second is noise.
+                    if failures == 3 {
+                        warn!(worker = name, %error, "cannot see a draining worker off yet");
                     }
-                },
-                Ok(seen) => {
-                    let began = match &life {
-                        Some((same, began)) if *same == seen.life => *began,
-                        _ => life.insert((seen.life.clone(), Instant::now())).1,
-                    };
-                    if self.await_end(id, &name, began, &seen).await {
-                        continue;
-                    }
+                    sleep(DRAIN_POLL).await;
                 }
             }
-            sleep(DRAIN_POLL).await;
         }
         self.forget(id);
         info!(worker = name, "a worker that was told to go is gone");
+    }
+
+    /// Gives it its signal if it needs one, waits a while for its end, removes it after that.
+    /// Returns whether it is gone.
+    async fn step(
+        &self,
+        id: &str,
+        name: &str,
+        life: &mut Option<(String, Instant)>,
+    ) -> Result<bool, EngineError> {
+        let seen = self.signal(id).await?;
+        if !seen.alive {
+            return self.engine.remove(id).await.map(|()| true);
+        }
+        let began = match life {
+            Some((same, began)) if *same == seen.life => *began,
+            _ => life.insert((seen.life.clone(), Instant::now())).1,
+        };
+        let grace = self.grace.max(seen.stop_timeout.unwrap_or_default());
+        let left = grace.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            warn!(worker = name, after_s = grace.as_secs(), "kills a worker that did not end");
+            self.engine.signal(id, "SIGKILL").await?;
+        }
+        // A Compose that sees it between its end and its removal would start it again: be quick.
+        let look_again = if left.is_zero() { DRAIN_POLL } else { left.min(DRAIN_LOOK) };
+        if let Ok(answer) = timeout(look_again, self.engine.wait(id)).await {
+            answer?;
+        }
+        sleep(Duration::from_millis(20)).await;
+        Ok(false)
     }
 }

@@ -30,6 +30,8 @@ pub(super) enum Role {
     Coming,
     /// Was told to go.
     Leaves,
+    /// Was told to go, and has ended.
+    Left,
     /// Does not run and is not being removed.
     Remains,
     /// Is being removed.
@@ -48,6 +50,7 @@ pub(super) fn role(container: &Container, told: bool, now: Timestamp) -> Role {
             let is_old = container.created_at.is_some_and(|at| now.since(at) > START_FAILED_AFTER);
             if is_old { Role::Remains } else { Role::Coming }
         }
+        Life::Exited(_) if told => Role::Left,
         Life::Exited(_) | Life::Dead => Role::Remains,
         Life::Removing => Role::Going,
     }
@@ -118,7 +121,7 @@ fn state(
     match role {
         Role::Leaves => WorkerState::Draining,
         Role::Stuck | Role::Crashing | Role::Coming => WorkerState::Broken,
-        Role::Going => WorkerState::Stopped,
+        Role::Left | Role::Going => WorkerState::Stopped,
         Role::Remains => match container.life {
             Life::Exited(Some(0 | 143)) => WorkerState::Stopped,
             _ => WorkerState::Broken,
@@ -139,7 +142,7 @@ fn state(
 pub(super) struct Plan {
     /// Workers that serve now.
     pub(super) capacity: u32,
-    /// What Compose will count, once remains are removed and crashing ones told to go.
+    /// What runs, or starts again and again.
     pub(super) existing: u32,
     /// What `--scale` must say. Never less than `existing`: Compose would remove some.
     pub(super) scale: u32,
@@ -170,9 +173,9 @@ impl Plan {
                 Role::Leaves => leaving += 1,
                 Role::Crashing => {
                     plan.crashing.push((id.clone(), name.clone()));
-                    leaving += 1;
+                    places += 1;
                 }
-                Role::Remains => plan.remains.push((id.clone(), name.clone())),
+                Role::Left | Role::Remains => plan.remains.push((id.clone(), name.clone())),
                 Role::Going => {}
             }
         }
@@ -200,5 +203,123 @@ impl Plan {
             note += &format!("; {} take no jobs but count as replicas", self.stuck.join(", "));
         }
         note
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
+
+    fn container(id: &str, life: Life, health: Option<Health>) -> Container {
+        Container {
+            id: id.into(),
+            name: format!("w-{id}"),
+            life,
+            health,
+            is_fresh: false,
+            created_at: Some(NOW),
+            addresses: Vec::new(),
+            labels: HashMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_container_has_one_role_and_one_state() {
+        let shown = Shown { ready_after: Span::ZERO, is_local: true, now: NOW };
+        let (starting, sick) = (Some(Health::Starting), Some(Health::Unhealthy));
+        let cases = [
+            (Life::Running, None, false, Role::Serves, WorkerState::Ready),
+            (Life::Running, starting, false, Role::Serves, WorkerState::Starting),
+            (Life::Running, sick, false, Role::Stuck, WorkerState::Broken),
+            (Life::Running, sick, true, Role::Leaves, WorkerState::Draining),
+            (Life::Running, None, true, Role::Leaves, WorkerState::Draining),
+            (Life::Restarting, None, true, Role::Leaves, WorkerState::Draining),
+            (Life::Restarting, None, false, Role::Crashing, WorkerState::Broken),
+            (Life::Paused, None, false, Role::Stuck, WorkerState::Broken),
+            (Life::Created, None, false, Role::Coming, WorkerState::Broken),
+            (Life::Exited(Some(0)), None, false, Role::Remains, WorkerState::Stopped),
+            (Life::Exited(Some(1)), None, false, Role::Remains, WorkerState::Broken),
+            (Life::Exited(Some(137)), None, true, Role::Left, WorkerState::Stopped),
+            (Life::Dead, None, false, Role::Remains, WorkerState::Broken),
+            (Life::Removing, None, false, Role::Going, WorkerState::Stopped),
+        ];
+        for (life, health, told, expected, expected_state) in cases {
+            let container = container("a", life, health);
+            let role = role(&container, told, NOW);
+            assert_eq!(role, expected, "{container:?}");
+            assert_eq!(state(&container, role, None, &shown), expected_state, "{container:?}");
+        }
+        let failed = container("a", Life::Created, None);
+        assert_eq!(role(&failed, false, NOW.plus(Span::from_secs(61))), Role::Remains);
+    }
+
+    #[test]
+    fn compose_is_told_all_that_it_counts_and_never_fewer_than_there_are() {
+        let fleet = |roles: &[Role]| {
+            let name =
+                |(i, role): (usize, &Role)| (container(&i.to_string(), Life::Running, None), *role);
+            roles.iter().enumerate().map(name).collect::<Vec<_>>()
+        };
+        use Role::{Coming, Crashing, Going, Leaves, Left, Remains, Serves, Stuck};
+        let cases: [(&[Role], u32, u32, u32); 8] = [
+            (&[], 2, 0, 2),
+            (&[Serves], 3, 1, 3),
+            (&[Serves, Leaves, Leaves], 2, 3, 4),
+            (&[Serves, Remains, Left, Going], 2, 1, 2),
+            (&[Serves, Stuck], 2, 2, 2),
+            (&[Serves, Crashing], 3, 2, 3),
+            (&[Serves, Coming], 2, 1, 2),
+            (&[Stuck, Stuck, Stuck, Coming], 1, 3, 4),
+        ];
+        for (roles, to, existing, scale) in cases {
+            let plan = Plan::new(&fleet(roles), to);
+            assert_eq!((plan.existing, plan.scale), (existing, scale), "{roles:?} to {to}");
+        }
+    }
+
+    #[test]
+    fn an_end_soon_after_a_start_is_a_young_death_and_counts_once() {
+        let at = |s: i64| Some(Timestamp::from_millis(s * 1000));
+        let running = |start, ends| Details {
+            alive: true,
+            started_at: at(start),
+            ends,
+            ..Details::default()
+        };
+        let ended = |lived, ends| Details {
+            started_at: at(10),
+            lived: Some(Span::from_secs(lived)),
+            ends,
+            ..Details::default()
+        };
+        let cases = [
+            (None, ended(3, 1), true),
+            (None, ended(3600, 1), false),
+            (None, running(10, 0), false),
+            (Some(running(10, 0)), ended(3, 1), true),
+            (Some(ended(3, 1)), ended(3, 1), false),
+            (Some(running(10, 0)), running(14, 1), true),
+            (Some(running(10, 0)), running(7200, 1), false),
+            (Some(running(14, 1)), running(14, 1), false),
+        ];
+        for (old, new, died) in cases {
+            assert_eq!(died_young(old.as_ref(), &new), died, "{old:?} to {new:?}");
+        }
+    }
+
+    #[test]
+    fn a_shared_host_name_tells_nobody_apart() {
+        let shown = Shown { ready_after: Span::ZERO, is_local: false, now: NOW };
+        let named = |name: &str| Details { hostname: Some(name.into()), ..Details::default() };
+        let ids = ["a", "b", "c"];
+        let listed = ids.map(|id| (container(id, Life::Running, None), Role::Serves));
+        let names = [("a", "shared"), ("b", "shared"), ("c", "own")];
+        let details = names.map(|(id, name)| (id.to_owned(), named(name))).into();
+        let seen = seen(&listed, &details, 0, &shown);
+        assert_eq!(seen.known_as["a"], [Identity::Container("a".into())]);
+        let expected = [Identity::Container("c".into()), Identity::Hostname("own".into())];
+        assert_eq!(seen.known_as["c"], expected);
     }
 }

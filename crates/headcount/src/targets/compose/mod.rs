@@ -23,7 +23,7 @@ use crate::finding::Finding;
 use crate::limits::{INSPECTS_PER_LOOK, LOOK_TIMEOUT};
 use crate::targets::compose::cli::Cli;
 use crate::targets::compose::fleet::{Plan, Role};
-use crate::targets::docker_engine::{Container, Details, Engine, EngineError};
+use crate::targets::docker_engine::{Container, Details, Engine, EngineError, Life};
 use crate::targets::drains::Drains;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 
@@ -182,7 +182,7 @@ impl Compose {
     }
 
     /// Learns the details of containers that are new or have changed; returns how many died young.
-    async fn inspect(&mut self, listed: &[(Container, Role)]) -> Result<u32, EngineError> {
+    async fn inspect(&mut self, listed: &mut [(Container, Role)]) -> Result<u32, EngineError> {
         let is_new = |c: &Container| !self.details.contains_key(&c.id);
         let has_changed = |c: &Container| {
             let old = self.details.get(&c.id);
@@ -212,6 +212,12 @@ impl Compose {
             if self.has_looked && !self.drains.has(&id) && fleet::died_young(old, &new) {
                 died += 1;
             }
+            // It ended between the list and the inspection.
+            let ended = listed.iter_mut().find(|(c, _)| c.id == id && c.life.is_alive());
+            if let Some((container, role)) = ended.filter(|_| !new.alive) {
+                container.life = Life::Exited(new.exit_code);
+                *role = fleet::role(container, self.drains.has(&id), now());
+            }
             self.details.insert(id, new);
         }
         self.details.retain(|id, _| listed.iter().any(|(c, _)| c.id == *id));
@@ -220,8 +226,8 @@ impl Compose {
     }
 
     async fn seen(&mut self) -> Result<FleetSeen, EngineError> {
-        let listed = self.look().await?;
-        let died = self.inspect(&listed).await?;
+        let mut listed = self.look().await?;
+        let died = self.inspect(&mut listed).await?;
         let shown = fleet::Shown {
             ready_after: self.config.ready_after,
             is_local: self.engine.is_local(),
@@ -240,7 +246,9 @@ impl Compose {
         self.clear_the_way(&first).await?;
         let plan = self.plan(to).await?;
         if plan.scale == plan.existing {
-            let detail = format!("{} take no jobs and hold the places", plan.stuck.join(", "));
+            let stuck = plan.stuck.iter().chain(plan.crashing.iter().map(|(_, name)| name));
+            let stuck = stuck.map(String::as_str).collect::<Vec<_>>().join(", ");
+            let detail = format!("{stuck} take no jobs and hold the places");
             let what = format!("scaling {} to {to}", self.config.service);
             return Err(TargetError::Failed { what, detail });
         }
