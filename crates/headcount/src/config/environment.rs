@@ -10,7 +10,7 @@ use super::expand::Lookup;
 use super::{Found, Overrides, parse_with};
 
 /// The variables that the reference reads. One of them is enough to mean it.
-const REFERENCE: [&str; 19] = [
+pub(super) const REFERENCE: [&str; 19] = [
     "REDIS_HOST",
     "REDIS_PORT",
     "REDIS_PASSWORD",
@@ -150,12 +150,19 @@ impl Page<'_> {
 
     /// The first of these variables that is set and not empty.
     fn get(&self, names: &[&str]) -> Option<String> {
-        names.iter().find_map(|name| (self.lookup)(name).ok().filter(|v| !v.is_empty()))
+        self.named(names).map(|(_, value)| value)
+    }
+
+    fn named<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
+        let set = |name: &&'n str| {
+            (self.lookup)(name).ok().filter(|v| !v.is_empty()).map(|value| (*name, value))
+        };
+        names.iter().find_map(set)
     }
 
     fn optional(&mut self, key: &str, names: &[&str]) {
-        if let Some(value) = self.get(names) {
-            self.put(key, &json!(value), names[0]);
+        if let Some((name, value)) = self.named(names) {
+            self.put(key, &json!(value), name);
         }
     }
 
@@ -172,10 +179,10 @@ impl Page<'_> {
     }
 
     fn whole(&mut self, names: &[&str], default: u64, most: u64) -> u64 {
-        let Some(text) = self.get(names) else { return default };
+        let Some((name, text)) = self.named(names) else { return default };
         text.trim().parse().ok().filter(|n| *n <= most).unwrap_or_else(|| {
             let what = format!("`{text}` is not a whole number from 0 to {most}");
-            self.errors.push(ConfigError::whole(FILE, names[0], what));
+            self.errors.push(ConfigError::whole(FILE, name, what));
             default
         })
     }

@@ -31,7 +31,7 @@ const MOST_LOOK: Span = Span::from_secs(3600);
 /// `${NAME}` or `${NAME:-default}` for a variable of the environment; `$$` is a plain dollar.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "headcount.yaml", extend("patternProperties" = {"^x-": true}))]
+#[schemars(title = "headcount.yaml", extend("required" = ["groups"], "patternProperties" = {"^x-": true}))]
 pub(super) struct File {
     /// Where state, logs of worker processes and the like are kept. Default: /var/lib/headcount for
     /// root, else $XDG_STATE_HOME/headcount or ~/.local/state/headcount.
@@ -49,7 +49,6 @@ pub(super) struct File {
     keep_days: u32,
     /// The groups of workers, by name.
     #[serde(default)]
-    #[schemars(required)]
     groups: BTreeMap<String, Group>,
 }
 
@@ -102,12 +101,10 @@ struct Group {
     #[serde(default)]
     look: Option<Span>,
     /// Where demand is read.
-    #[serde(default)]
-    #[schemars(required, with = "QueueConfig")]
+    #[schemars(with = "QueueConfig")]
     queue: Option<QueueConfig>,
     /// What runs the workers.
-    #[serde(default)]
-    #[schemars(required, with = "TargetConfig")]
+    #[schemars(with = "TargetConfig")]
     target: Option<TargetConfig>,
     /// Keeps the list of snapshots in Redis that the reference n8n autoscaler keeps.
     #[serde(default)]

@@ -7,6 +7,8 @@ mod expand;
 mod file;
 mod read;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod walk;
 

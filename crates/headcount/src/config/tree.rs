@@ -271,6 +271,8 @@ fn syntax_error(error: &Error, text: &str, name: &str) -> ConfigError {
         "a tab cannot indent in YAML; use spaces".into()
     } else if said.contains("flow mapping") && line.contains("${") {
         format!("{said}; inside {{ }} put variables in quotes: \"${{NAME}}\"")
+    } else if said.contains("expected key") || said.contains("mapping values are not allowed") {
+        format!("not valid YAML: {said}; is the line indented like its neighbours?")
     } else {
         format!("not valid YAML: {said}")
     };

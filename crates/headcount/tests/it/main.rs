@@ -3,4 +3,8 @@
 mod compose;
 mod process;
 mod script;
+mod cli;
+mod config;
+mod process;
+mod replay;
 mod support;

@@ -1,5 +1,6 @@
 //! What several tests share.
 
 pub mod docker;
+pub mod run;
 pub mod wait;
 pub mod workers;
