@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::config::Place;
-use crate::daemon::Stop;
+use crate::daemon::{Stop, Tuning};
 use crate::demo::load;
 use crate::demo::table::Table;
 use crate::group::{Group, Parts, Tick};
@@ -95,8 +95,9 @@ impl Stage {
         });
         let (stop, told) = watch::channel(Stop::No);
         // The rules never change, so nobody keeps the other end.
-        let (_, new_rules) = watch::channel(rules);
-        let group = tokio::spawn(group.run(new_rules, told));
+        let look = rules.policy.poll();
+        let (_, tuned) = watch::channel(Tuning { rules, look });
+        let group = tokio::spawn(group.run(tuned, told));
         let load = tokio::spawn(async move { load::run(&database, seed).await });
         Ok(Self { folder, config, ticks: watched, stop, group, load })
     }

@@ -1,10 +1,10 @@
 //! Tests against the real thing: Redis, Docker, processes. `./test.sh` installs what they need.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop here")]
 
-mod compose;
-mod process;
-mod script;
 mod cli;
+mod compose;
 mod config;
 mod process;
 mod replay;
+mod script;
 mod support;
