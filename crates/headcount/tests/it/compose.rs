@@ -374,7 +374,7 @@ async fn a_health_check_decides_who_is_ready() {
     let mut target = project.open(&project.config());
     let id = by_number(&project, &mut target, 1).await.remove(0);
     let seen = target.status().await.unwrap();
-    assert_eq!(ids(&seen, WorkerState::Starting), [id.clone()]);
+    assert_eq!(ids(&seen, WorkerState::Starting), std::slice::from_ref(&id));
     project.docker.ask(&["exec", &id, "touch", "/tmp/ok"]);
     until(&mut target, "healthy", |seen| seen.reading.ready == 1).await;
     project.docker.ask(&["exec", &id, "rm", "/tmp/ok"]);
