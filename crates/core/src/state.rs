@@ -139,15 +139,13 @@ impl State {
     ///
     /// A change whose outcome nobody saw counts as done, so that its cooldown is kept. Nothing is
     /// known of the time in between: if it was longer than a reading may be old, it counts as an
-    /// outage, and the time without work starts anew.
+    /// outage, and the time without work starts anew. A clock that went back is seen to by the next
+    /// decision.
     pub fn resume(&mut self, rules: &Rules, now: Timestamp) {
         if let Some(pending) = self.pending.take() {
             self.start_cooldowns(&pending);
         }
-        let Some(seen_at) = self.seen_at else { return };
-        if now < seen_at {
-            self.shift(now.since(seen_at));
-        } else if now.since(seen_at) > rules.stale_after() {
+        if self.seen_at.is_some_and(|seen_at| now.since(seen_at) > rules.stale_after()) {
             self.policy.forget_idleness();
             self.unknown.interrupted(now);
         }

@@ -114,3 +114,7 @@ pub const SCAN_CALLS: u32 = 10;
 pub const METRICS_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// A failure that repeats is told this often.
 pub const WARN_EVERY: Duration = Duration::from_secs(60);
+/// Samples of the host that are kept: one a second for 15 minutes.
+pub const HOST_SAMPLES: usize = 900;
+/// As much of a file of the kernel is read, bytes; `/proc/stat` grows with the cores.
+pub const KERNEL_FILE_BYTES: u64 = 1 << 20;
