@@ -14,7 +14,7 @@
 //!
 //! Between two lines: `failed` (else the change was done), `restart` (nobody saw the outcome),
 //! `scale N [until T]`, `pause all|in|out [until T]`, `release`.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop here")]
+#![expect(clippy::unwrap_used, reason = "a test stops where it goes wrong")]
 
 use std::path::Path;
 
