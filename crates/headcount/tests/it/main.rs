@@ -7,4 +7,8 @@ mod config;
 mod process;
 mod replay;
 mod script;
+mod bull;
+mod compose;
+mod process;
+mod redis;
 mod support;

@@ -80,6 +80,7 @@ impl Ears {
             wait: keys.wait(),
             waiting_topic: Topic::Pattern(keys.pattern("waiting@")),
             hearing: listener.hearing().clone(),
+            waited: 0,
         };
         let ringer = tokio::spawn(ring(Arc::clone(&said), light, wakes));
         Self { listener, ringer, said }
@@ -173,12 +174,13 @@ struct LightLook {
     wait: String,
     waiting_topic: Topic,
     hearing: watch::Receiver<Hearing>,
+    /// How many waited at the last look.
+    waited: u64,
 }
 
 impl LightLook {
     /// Until jobs wait where none did.
     async fn wait_grows(&mut self) {
-        let mut last = None;
         loop {
             let topic = &self.waiting_topic;
             let is_deaf =
@@ -187,11 +189,11 @@ impl LightLook {
                 return std::future::pending().await;
             }
             sleep(WAKE_EVERY).await;
-            let now = self.count().await;
-            if last == Some(0) && now.is_some_and(|n| n > 0) {
+            let Some(now) = self.count().await else { continue };
+            let before = std::mem::replace(&mut self.waited, now);
+            if before == 0 && now > 0 {
                 return;
             }
-            last = now;
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::missing::{closed, is_denied, missing, timed_out};
+use super::missing::{closed, lacks_right, missing, timed_out};
 use super::{Redis, back_off};
 use crate::limits::{REDIS_BACK_OFF_MAX, REDIS_PING_EVERY};
 
@@ -119,7 +119,7 @@ impl Redis {
                 Topic::Pattern(pattern) => sink.psubscribe(pattern).await,
             };
             match subscribed {
-                Err(error) if is_denied(&error) => denied.push(topic.clone()),
+                Err(error) if lacks_right(&error) => denied.push(topic.clone()),
                 other => other?,
             }
         }

@@ -39,6 +39,11 @@ pub fn is_denied(error: &RedisError) -> bool {
     silence(error) == Silence::Denied
 }
 
+/// Whether the user is known but may not do this.
+pub(super) fn lacks_right(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+}
+
 /// Whether only a new connection can help.
 pub(super) fn breaks_link(error: &RedisError) -> bool {
     match error.kind() {

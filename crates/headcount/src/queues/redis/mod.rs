@@ -26,7 +26,7 @@ pub use missing::{is_denied, malformed, missing, timed_out};
 
 use crate::limits::{REDIS_BACK_OFF, REDIS_BACK_OFF_MAX};
 use config::{Login, Way};
-use missing::breaks_link;
+use missing::{breaks_link, lacks_right};
 
 /// What one command of a pipeline brought.
 pub type Answer = RedisResult<Value>;
@@ -206,7 +206,12 @@ impl Shared {
         // The limits are ours, see `connect` and `ask`.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        client.get_multiplexed_async_connection_with_config(&config).await
+        let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
+        // Whoever is not logged in is cut off at the first long command instead of being told.
+        match ::redis::cmd("PING").query_async::<Value>(&mut link).await {
+            Err(error) if !lacks_right(&error) => Err(error),
+            _ => Ok(link),
+        }
     }
 
     /// A client for a server at which channels can be heard.

@@ -2,5 +2,6 @@
 
 pub mod docker;
 pub mod run;
+pub mod redis;
 pub mod wait;
 pub mod workers;
