@@ -24,6 +24,7 @@ use crate::targets::docker_engine::{Details, Engine, EngineError};
 pub struct Drains {
     book: Arc<Book>,
     claim: Claim,
+    only_looks: bool,
     tasks: JoinSet<()>,
 }
 
@@ -62,8 +63,14 @@ impl Drains {
         Self {
             book: Arc::new(Book { engine, folder, grace, told }),
             claim: Claim::None,
+            only_looks: false,
             tasks: JoinSet::new(),
         }
+    }
+
+    /// From now on only remembers, and leaves it to others to go on with it.
+    pub fn only_look(&mut self) {
+        self.only_looks = true;
     }
 
     /// Looks what is remembered, and goes on with it if no other process does. Call it before
@@ -75,7 +82,7 @@ impl Drains {
         }
         self.claim = Claim::None;
         *self.book.told() = self.book.read();
-        if self.book.told().is_empty() || !self.claim() {
+        if self.only_looks || self.book.told().is_empty() || !self.claim() {
             return;
         }
         // Somebody else may have seen one off between the look and the claim.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use headcount::finding::Level;
 use headcount::queues::Identity;
 use headcount::targets::compose::ComposeConfig;
+use headcount::targets::dry_run::over;
 use headcount::targets::{FleetSeen, Order, Promise, Target, TargetError};
 use headcount_core::reading::WorkerState;
 use headcount_core::{Kind, Silence, Span};
@@ -35,7 +36,7 @@ async fn until(
 ) -> FleetSeen {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let seen = target.status().await.unwrap();
+        let seen = target.status().await.expect("docker answers");
         if is_so(&seen) {
             return seen;
         }
@@ -58,7 +59,7 @@ fn sorted(mut ids: Vec<String>) -> Vec<String> {
 
 /// The ids of the workers by their number in the project.
 async fn by_number(project: &Project, target: &mut Box<dyn Target>, n: u32) -> Vec<String> {
-    target.scale(&order(0, n, &[])).await.unwrap();
+    target.scale(&order(0, n, &[])).await.expect("it can be scaled");
     let find = |number: u32| {
         let label = format!("label=com.docker.compose.project={}", project.name);
         let number = format!("label=com.docker.compose.container-number={number}");
@@ -283,7 +284,8 @@ async fn a_restart_remembers_who_leaves_and_signals_nobody_twice() {
 
     let mut target = project.open(&project.config());
     let mut beside = project.open(&project.config());
-    for target in [&mut target, &mut beside] {
+    let mut dry = over(project.open(&project.config()));
+    for target in [&mut dry, &mut target, &mut beside] {
         let seen = target.status().await.unwrap();
         assert_eq!(ids(&seen, WorkerState::Draining), [workers[1].clone()]);
         assert_eq!(ids(&seen, WorkerState::Ready), [workers[0].clone()]);
@@ -306,6 +308,11 @@ async fn one_that_ended_while_headcount_was_away_is_removed_and_one_started_agai
     std::fs::create_dir_all(project.path("state")).unwrap();
     let [ended, again] = [told(&workers[0], "x"), told(&workers[1], "an earlier life")];
     project.write("state/draining.json", &format!("{{{ended},{again}}}"));
+
+    let mut dry = over(project.open(&project.config()));
+    assert_eq!(dry.status().await.unwrap().reading.draining, 1);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(dry.status().await.unwrap().reading.workers.len(), 3, "a dry run only looks");
 
     let mut target = project.open(&project.config());
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 1).await;

@@ -347,6 +347,10 @@ impl Target for Compose {
         format!("compose:{}:{project}/{service}", self.engine.host())
     }
 
+    fn only_look(&mut self) {
+        self.drains.only_look();
+    }
+
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
         match timeout(LOOK_TIMEOUT, self.seen()).await {
             Ok(seen) => seen.map_err(EngineError::into_missing),

@@ -23,10 +23,13 @@ pub struct Docker {
 impl Docker {
     /// The one that `test.sh` started.
     pub fn get() -> Self {
-        let at = std::env::var("HEADCOUNT_TEST_DOCKER");
-        let at = PathBuf::from(at.expect("HEADCOUNT_TEST_DOCKER is not set: run ./test.sh first"));
-        let file = if at.is_dir() { at.join("env") } else { at };
-        let text = std::fs::read_to_string(&file).expect("no Docker daemon: run ./test.sh first");
+        let folder = match (var("HEADCOUNT_TEST_DOCKER"), var("HEADCOUNT_TEST_SERVICES")) {
+            (Some(folder), _) => PathBuf::from(folder),
+            (None, Some(services)) => Path::new(&services).join("docker"),
+            (None, None) => panic!("HEADCOUNT_TEST_SERVICES is not set: run ./test.sh first"),
+        };
+        let text = std::fs::read_to_string(folder.join("env"));
+        let text = text.expect("no Docker daemon: run ./test.sh first");
         let value = |name: &str| {
             let found = text.split_whitespace().find_map(|word| word.strip_prefix(name));
             found.expect("an incomplete env file: run ./test.sh first").to_owned()
@@ -73,12 +76,16 @@ impl Project {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hc-{}-{count}", std::process::id());
-        Self { docker: Docker::get(), name, folder: tempfile::tempdir().unwrap() }
+        Self {
+            docker: Docker::get(),
+            name,
+            folder: tempfile::tempdir().expect("no temporary folder"),
+        }
     }
 
     /// Writes a file into its folder.
     pub fn write(&self, file: &str, text: &str) {
-        std::fs::write(self.folder.path().join(file), text).unwrap();
+        std::fs::write(self.path(file), text).expect("the folder can be written");
     }
 
     /// The configuration of a target for its service `worker`.
@@ -99,7 +106,7 @@ impl Project {
     /// Opens a target; what it remembers is kept in the project's folder.
     pub fn open(&self, config: &ComposeConfig) -> Box<dyn Target> {
         assert_eq!(config.problems(), []);
-        config.open(&self.place()).unwrap()
+        config.open(&self.place()).expect("the configuration is right")
     }
 
     /// Where its targets are.
@@ -111,7 +118,8 @@ impl Project {
     /// Runs `docker compose ARGS` on it, as a person would.
     pub fn compose(&self, args: &[&str]) -> String {
         let file = self.path("a.yml");
-        let all = [&["compose", "-p", &self.name, "-f", file.to_str().unwrap()], args].concat();
+        let file = file.to_str().expect("a temporary path is UTF-8");
+        let all = [&["compose", "-p", &self.name, "-f", file], args].concat();
         self.docker.ask(&all)
     }
 
@@ -126,6 +134,10 @@ impl Project {
         let ids = self.docker.ask(&["ps", "-aq", "--no-trunc", "--filter", &label]);
         ids.lines().map(str::to_owned).collect()
     }
+}
+
+fn var(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
 }
 
 /// The lines of a service that runs the shell `script`.
