@@ -61,8 +61,6 @@ pub const DRAIN_LOOK: Duration = Duration::from_secs(10);
 pub const DRAIN_POLL: Duration = Duration::from_secs(1);
 /// A command that is only asked something, its version for example, may take this long.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
-/// A command that ran too long and was told to end may take this long to do so.
-pub const COMMAND_GRACE: Duration = Duration::from_secs(5);
 /// A connection to Redis and its answer may take this long together: less than a look.
 pub const REDIS_TIMEOUTS: Duration = Duration::from_millis(4_500);
 /// After a first failure to connect to Redis this long passes, then twice as long each time.

@@ -1,145 +1,125 @@
-//! Runs a program in a process group of its own: with a time limit, no input and bounded output.
-//! However it ends, when the limit is reached or the caller gives up, the whole group is ended.
+//! One short-lived command: in a process group of its own, without input, with a time limit and a
+//! limit on what is kept of its output. Given up, at the limit or by the caller, it is killed with
+//! everything it started.
 
-use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::limits::COMMAND_GRACE;
+use crate::hosts::processes;
+use crate::limits::LAST_WORDS;
 
-/// How a program ended by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a command ended.
+#[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its exit code; absent if a signal ended it.
-    pub code: Option<i32>,
-    /// The end of what it wrote to its standard output.
-    pub stdout: String,
-    /// The end of what it wrote to its standard error.
-    pub stderr: String,
+    /// How.
+    pub status: ExitStatus,
+    /// The end of what it wrote to standard output.
+    pub output: String,
+    /// The end of what it wrote to standard error.
+    pub errors: String,
 }
 
-/// Why there is no [`Ended`].
+/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// It cannot be started.
-    #[error("{program} cannot be started: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It ran too long and was ended.
-    #[error("{program} did not finish within {seconds} s")]
-    Timeout {
-        /// The program.
-        program: String,
-        /// The limit.
-        seconds: u64,
-    },
+pub enum Fault {
+    /// It could not be started.
+    #[error("{0}")]
+    Start(std::io::Error),
+    /// It took too long, and was killed with everything it started.
+    #[error("it was killed after {} s", .0.as_secs_f64())]
+    Timeout(Duration),
 }
 
-/// A running process group; ended at once if it is dropped before it is `over`.
-struct Group {
-    leader: Option<Pid>,
+impl Ended {
+    /// Both outputs on one line.
+    pub fn said(&self) -> String {
+        let lines = self.output.lines().chain(self.errors.lines());
+        lines.map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    }
 }
 
-/// The end of one output.
-struct Tail {
-    kept: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
-
-/// Runs `command` for at most `limit`; keeps the last `keep` bytes of each output.
+/// Runs a command to its end, for at most `limit`; keeps the last `keep` bytes of each output.
 ///
 /// # Errors
-/// It cannot be started, or ran too long; then no process of its group is left.
-pub async fn run(
-    mut command: Command,
-    limit: Duration,
-    keep: usize,
-) -> Result<Ended, CommandError> {
-    let program = command.as_std().get_program().to_string_lossy().into_owned();
+/// It cannot be started, or took too long.
+pub async fn run(mut command: Command, limit: Duration, keep: usize) -> Result<Ended, Fault> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command
-        .spawn()
-        .map_err(|source| CommandError::Start { program: program.clone(), source })?;
-    let mut group = Group::of(&child);
-    let (stdout, stderr) =
-        (Tail::of(child.stdout.take(), keep), Tail::of(child.stderr.take(), keep));
-    let Ok(status) = timeout(limit, child.wait()).await else {
-        group.end(&mut child).await;
-        return Err(CommandError::Timeout { program, seconds: limit.as_secs() });
-    };
-    group.over();
-    let status = status.map_err(|source| CommandError::Start { program, source })?;
-    Ok(Ended { code: status.code(), stdout: stdout.text().await, stderr: stderr.text().await })
+    let mut child = command.spawn().map_err(Fault::Start)?;
+    let output = Pipe::read(child.stdout.take(), keep);
+    let errors = Pipe::read(child.stderr.take(), keep);
+    let mut group = Group(Some(child));
+    let status = timeout(limit, group.end()).await.map_err(|_| Fault::Timeout(limit))?;
+    let status = status.map_err(Fault::Start)?;
+    Ok(Ended { status, output: output.finish().await, errors: errors.finish().await })
 }
 
+/// A command that runs. Dropped before its end, it is killed with everything it started.
+struct Group(Option<Child>);
+
 impl Group {
-    fn of(child: &Child) -> Self {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        Self { leader: id.and_then(Pid::from_raw) }
-    }
-
-    fn over(&mut self) {
-        self.leader = None;
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(leader) = self.leader {
-            // Fails only if no process of the group is left.
-            let _ = kill_process_group(leader, signal);
-        }
-    }
-
-    async fn end(&mut self, child: &mut Child) {
-        self.signal(Signal::TERM);
-        let _ = timeout(COMMAND_GRACE, child.wait()).await;
-        self.signal(Signal::KILL);
-        let _ = child.wait().await;
-        self.over();
+    async fn end(&mut self) -> std::io::Result<ExitStatus> {
+        let child = self.0.as_mut().expect("it is waited for once");
+        let status = child.wait().await?;
+        self.0 = None;
+        Ok(status)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        if let Some(pid) = self.0.as_ref().and_then(Child::id) {
+            processes::signal_group(pid, Signal::KILL);
+        }
     }
 }
 
-impl Tail {
-    /// Reads to the end of the stream and keeps its last `keep` bytes.
-    fn of(from: Option<impl AsyncRead + Unpin + Send + 'static>, keep: usize) -> Self {
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&kept);
-        let reader = tokio::spawn(async move {
-            let Some(mut from) = from else { return };
-            let mut chunk = [0; 4096];
-            while let Ok(n @ 1..) = from.read(&mut chunk).await {
-                let mut kept = to.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(&chunk[..n]);
-                let too_many = kept.len().saturating_sub(keep);
-                kept.drain(..too_many);
-            }
-        });
-        Self { kept, reader }
+/// The last bytes of a pipe. Everything is read, so that the writer never waits.
+struct Pipe {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reading: JoinHandle<()>,
+}
+
+impl Pipe {
+    fn read(pipe: Option<impl AsyncRead + Send + Unpin + 'static>, keep: usize) -> Self {
+        let kept = Arc::new(Mutex::default());
+        let reading = tokio::spawn(keep_last(keep, pipe, Arc::clone(&kept)));
+        Self { kept, reading }
     }
 
-    /// What was kept. A process left in the background may hold the pipe open for ever: what it
-    /// writes later is not waited for.
-    async fn text(mut self) -> String {
-        let _ = timeout(Duration::from_secs(1), &mut self.reader).await;
-        self.reader.abort();
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).into_owned()
+    /// What was read when the command had ended. Something it left in the background may still
+    /// hold the pipe; that is not waited for.
+    async fn finish(mut self) -> String {
+        let _ = timeout(LAST_WORDS, &mut self.reading).await;
+        String::from_utf8_lossy(&lock(&self.kept)).into_owned()
     }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+async fn keep_last(keep: usize, pipe: Option<impl AsyncRead + Unpin>, kept: Arc<Mutex<Vec<u8>>>) {
+    let Some(mut pipe) = pipe else { return };
+    let mut chunk = [0; 4096];
+    while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
+        let mut kept = lock(&kept);
+        kept.extend_from_slice(&chunk[..read]);
+        let surplus = kept.len().saturating_sub(keep);
+        kept.drain(..surplus);
+    }
+}
+
+fn lock(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    kept.lock().expect("nothing panics while it holds this lock")
 }
 
 #[cfg(test)]
@@ -168,16 +148,14 @@ mod tests {
     async fn tells_the_code_and_the_end_of_both_outputs() {
         let script = "echo first; echo last; echo oops >&2; exit 3";
         let ended = run(shell(script), Duration::from_secs(20), 5).await.unwrap();
-        assert_eq!(
-            ended,
-            Ended { code: Some(3), stdout: "last\n".into(), stderr: "oops\n".into() }
-        );
+        assert_eq!(ended.status.code(), Some(3));
+        assert_eq!((ended.output.as_str(), ended.errors.as_str()), ("last\n", "oops\n"));
     }
 
     #[tokio::test]
-    async fn a_missing_program_is_named() {
+    async fn a_program_that_is_missing_does_not_start() {
         let error = run(Command::new("/no/such"), Duration::from_secs(20), 5).await.unwrap_err();
-        assert!(error.to_string().starts_with("/no/such cannot be started: "), "{error}");
+        assert!(matches!(error, Fault::Start(_)), "{error}");
     }
 
     #[tokio::test]
@@ -186,7 +164,7 @@ mod tests {
         let file = dir.path().join("pid");
         let script = format!("trap '' TERM; sleep 600 & echo $! > {}; wait", file.display());
         let error = run(shell(&script), Duration::from_secs(3), 5).await.unwrap_err();
-        assert_eq!(error.to_string(), "sh did not finish within 3 s");
+        assert_eq!(error.to_string(), "it was killed after 3 s");
         assert!(is_gone(std::fs::read_to_string(file).unwrap().trim()).await);
     }
 
@@ -204,7 +182,7 @@ mod tests {
     async fn a_process_left_in_the_background_is_not_waited_for() {
         let start = std::time::Instant::now();
         let ended = run(shell("sleep 20 & echo 4"), Duration::from_secs(60), 5).await.unwrap();
-        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "4\n"));
+        assert_eq!((ended.status.code(), ended.output.as_str()), (Some(0), "4\n"));
         assert!(start.elapsed() < Duration::from_secs(15));
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::duration;
 use crate::limits::{CONFIG_BYTES, OUTPUT_BYTES, QUERY_TIMEOUT};
 use crate::targets::TargetError;
-use crate::targets::command::{CommandError, Ended, run};
+use crate::targets::command::{Ended, Fault, run};
 use crate::targets::compose::ComposeConfig;
 
 /// Two `up` of one project at the same time fail: one at a time in this process, by project.
@@ -124,14 +124,14 @@ impl Cli {
     pub(super) async fn config(&mut self, service: Option<&str>) -> Result<String, TargetError> {
         let verb: Vec<&str> = std::iter::once("config").chain(service).collect();
         let keep = usize::try_from(CONFIG_BYTES).unwrap_or(usize::MAX);
-        Ok(self.ask(&verb, QUERY_TIMEOUT, keep).await?.stdout)
+        Ok(self.ask(&verb, QUERY_TIMEOUT, keep).await?.output)
     }
 
     /// The words of the command and its version.
     pub(super) async fn version(&mut self) -> Result<(String, String), TargetError> {
         let words = self.words().await?.to_vec();
         let ended = self.run(&words, ["version", "--short"], QUERY_TIMEOUT, OUTPUT_BYTES).await?;
-        Ok((words.join(" "), ended.stdout.trim().to_owned()))
+        Ok((words.join(" "), ended.output.trim().to_owned()))
     }
 
     async fn ask(
@@ -182,15 +182,15 @@ impl Cli {
         command.args(first).args(&args).current_dir(&self.folder);
         // The same engine for both, whatever Docker context is in use.
         command.env("DOCKER_HOST", &self.docker_host);
-        let ended = run(command, limit, keep).await.map_err(|error| match error {
-            CommandError::Timeout { seconds, .. } => {
-                TargetError::Timeout { what: what.clone(), seconds }
+        let ended = run(command, limit, keep).await.map_err(|fault| match fault {
+            Fault::Timeout(limit) => {
+                TargetError::Timeout { what: what.clone(), seconds: limit.as_secs() }
             }
-            CommandError::Start { ref source, .. } => {
-                TargetError::Failed { what: what.clone(), detail: source.to_string() }
+            Fault::Start(error) => {
+                TargetError::Failed { what: what.clone(), detail: error.to_string() }
             }
         })?;
-        if ended.code == Some(0) { Ok(ended) } else { Err(failure(what, &ended)) }
+        if ended.status.success() { Ok(ended) } else { Err(failure(what, &ended)) }
     }
 }
 
@@ -199,7 +199,7 @@ fn is_verb(arg: &OsStr) -> bool {
 }
 
 fn failure(what: String, ended: &Ended) -> TargetError {
-    let mut detail = telling(&ended.stderr);
+    let mut detail = telling(&ended.errors);
     let lower = detail.to_lowercase();
     if ["cannot connect to the docker daemon", "error while fetching server api version"]
         .iter()
@@ -208,10 +208,7 @@ fn failure(what: String, ended: &Ended) -> TargetError {
         return TargetError::Unreachable { back_end: "docker".into(), detail };
     }
     if detail.is_empty() {
-        detail = match ended.code {
-            Some(code) => format!("exit code {code}, and no word why"),
-            None => "ended by a signal".into(),
-        };
+        detail = format!("{}, and no word why", ended.status);
     }
     if let Some((_, fix)) = FIXES.iter().find(|(part, _)| lower.contains(part)) {
         detail = format!("{detail} ({fix})");
@@ -249,6 +246,9 @@ fn plain(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
     use super::*;
 
     #[test]
@@ -257,7 +257,8 @@ mod tests {
             \x1b[31m worker Error Get \"https://r/v2/\": lookup r: no such host\x1b[0m\n\
             Error response from daemon: Get \"https://r/v2/\": lookup r: no such host\n";
         let failed = |stderr: &str| {
-            let ended = Ended { code: Some(1), stdout: String::new(), stderr: stderr.into() };
+            let status = ExitStatus::from_raw(1 << 8);
+            let ended = Ended { status, output: String::new(), errors: stderr.into() };
             failure("docker compose up".into(), &ended)
         };
         assert_eq!(
@@ -271,7 +272,10 @@ mod tests {
         let down = "Cannot connect to the Docker daemon at unix:///x. Is it running?";
         assert!(matches!(failed(down), TargetError::Unreachable { .. }));
         let silent = " Container a-worker-1  Creating\n";
-        assert_eq!(failed(silent).to_string(), "docker compose up: exit code 1, and no word why");
+        assert_eq!(
+            failed(silent).to_string(),
+            "docker compose up: exit status: 1, and no word why"
+        );
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! It gets the arguments group, desired number, reason and kind of event, as Windmill's custom
 //! scripts do, and the same as environment variables.
 
-mod child;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,11 +17,11 @@ use tokio::process::Command;
 use crate::clock;
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::limits::LOOK_TIMEOUT;
+use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES};
 use crate::secret::Secret;
 use crate::targets::assumed::{Assumed, brief, number};
+use crate::targets::command::{Ended, Fault, run};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, program};
-use child::{Ended, Fault};
 
 /// A program that is told the number of workers.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -194,7 +192,7 @@ impl Script {
             .envs(self.config.env.iter().map(|(name, value)| (name, value.expose())))
             .env("HEADCOUNT_GROUP", &self.group)
             .current_dir(&self.directory);
-        child::run(command, limit).await
+        run(command, limit, OUTPUT_BYTES).await
     }
 
     /// Asks `status_command`.
