@@ -4,6 +4,7 @@
 mod cli;
 mod compose;
 mod config;
+mod demo;
 mod process;
 mod replay;
 mod script;

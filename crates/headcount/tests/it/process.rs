@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use headcount::hosts::processes;
 use headcount::targets::process::{OnExit, ProcessConfig};
-use headcount::targets::{Promise, TargetError};
+use headcount::targets::{Promise, TargetError, dry_run};
 use headcount_core::Span;
 use headcount_core::reading::WorkerState::{Broken, Draining, Ready, Starting};
 use rustix::process::Signal;
@@ -219,6 +219,41 @@ fn the_next_run_takes_over_workers_and_stops_that_were_under_way() {
         until("the list is right", async || {
             ids(&target.status().await.unwrap(), Ready) == staying
                 && target.status().await.unwrap().reading.draining == 0
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let path = folder.path().to_owned();
+    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
+    let there = path.clone();
+    in_a_run_that_dies(async move {
+        let mut target = open(&config, &there);
+        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+        ready(&there, &id).await;
+        target.scale(&order(1, 0, &[&id])).await.unwrap();
+    });
+    // With less grace the stop is overdue now.
+    let impatient = ProcessConfig { grace: Span::ZERO, ..shell(STUBBORN) };
+    in_a_run_that_dies(async move {
+        let mut dry = dry_run::over(open(&impatient, &path));
+        for _ in 0..10 {
+            assert_eq!(dry.status().await.unwrap().reading.draining, 1);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let note = dry.scale(&order(0, 2, &[])).await.unwrap().note;
+        assert_eq!(note, "dry run: would start 2, from 0 to 2");
+        dry.close().await;
+        assert_eq!(dry.status().await.unwrap().reading.workers.len(), 1);
+        let mut live = open(&impatient, &path);
+        live.status().await.unwrap();
+        none_left(&path).await;
+        until("the dry run sees it", async || {
+            dry.status().await.unwrap().reading.workers.is_empty()
         })
         .await;
     });
