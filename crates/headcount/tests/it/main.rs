@@ -1,15 +1,13 @@
 //! Tests against the real thing: Redis, Docker, processes. `./test.sh` installs what they need.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop here")]
 
+mod bull;
 mod cli;
 mod compose;
 mod config;
 mod demo;
 mod process;
+mod redis;
 mod replay;
 mod script;
-mod bull;
-mod compose;
-mod process;
-mod redis;
 mod support;

@@ -1,7 +1,7 @@
 //! What several tests share.
 
 pub mod docker;
-pub mod run;
 pub mod redis;
+pub mod run;
 pub mod wait;
 pub mod workers;
