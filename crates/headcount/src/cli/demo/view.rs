@@ -143,8 +143,8 @@ impl View {
         };
         format!(
             "headcount demo: bursts of light jobs, 1 to {} real workers, {until}\n\
-             cpu_aware with a poll of 1 s, cooldown 3 s, idle 8 s; CPU limits raised to 95 and 99 % \
-             for small machines",
+             cpu_aware with a poll of 1 s, cooldown 3 s, idle 8 s; CPU is shown, its limits \
+             are off so that a busy machine scales too",
             self.max
         )
     }
