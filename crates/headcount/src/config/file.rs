@@ -206,6 +206,10 @@ impl Group {
             findings.problems(&kind_path(doc, path, "target"), target.problems());
         }
         let metrics_list = self.metrics_list.and_then(|list| {
+            if let Some(redis) = &list.redis {
+                let key = ["metrics_list", "redis"].map(str::to_string);
+                findings.problems(&[path.as_slice(), &key].concat(), redis.problems());
+            }
             let of_queue = match &self.queue {
                 Some(QueueConfig::Bull(bull)) => Some(bull.redis.clone()),
                 _ => None,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use headcount::config::MetricsList;
 use headcount::metrics_list::{MetricsListWriter, Snapshot};
+use headcount::queues::Identity;
 use headcount::queues::bull::BullConfig;
 use headcount::queues::redis::{ClusterConfig, RedisConfig, RedisTls, SentinelConfig};
 use headcount_core::{Missing, Silence, Span};
@@ -238,12 +239,16 @@ async fn a_cluster_holds_the_queue_under_a_hash_tag() {
     sees(&mut queue, "three waiting", |seen| seen.reading.waiting == 3).await;
     let worker: Standin = nodes[0].worker("aaaaaaaaaaaa", &env).await;
     worker.says("started execution").await;
-    let seen = sees(&mut queue, "one active and its worker", |seen| {
-        let busy = seen.consumers.iter().flatten().any(|consumer| consumer.busy == Some(true));
-        seen.reading.active == 1 && busy
+    let is_peer = |name: &Identity| matches!(name, Identity::Peer(_));
+    let seen = sees(&mut queue, "one active, its worker's answer and its connection", |seen| {
+        let mut busy = seen.consumers.iter().flatten().filter(|c| c.busy == Some(true));
+        let by_connection = busy.clone().any(|c| c.known_as.iter().any(is_peer));
+        let by_answer = busy.any(|c| !c.known_as.iter().any(is_peer));
+        seen.reading.active == 1 && by_connection && by_answer
     })
     .await;
     assert!(seen.reading.tags.contains_key("priority_100"));
+    assert!(seen.consumers.iter().flatten().all(|consumer| !consumer.draining), "{seen:#?}");
 
     let acme = BullConfig { redis, prefix: "acme".into(), ..BullConfig::default() };
     let missing = open(&acme).read().await.unwrap_err();

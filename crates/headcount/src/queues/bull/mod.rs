@@ -126,7 +126,7 @@ impl BullConfig {
         let redis = Redis::open(&self.redis, &place.base_dir)?;
         let keys = Keys::new(self, redis.is_cluster());
         Ok(Box::new(Bull {
-            workers: Workers::new(&keys, self.slots),
+            workers: Workers::new(&keys, self.slots, redis.is_cluster()),
             neighbours: Neighbours::default(),
             memory: Memory::default(),
             wakes: Arc::new(Notify::new()),

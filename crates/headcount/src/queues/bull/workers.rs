@@ -25,6 +25,7 @@ pub(super) struct Workers {
     client_name: String,
     commands: String,
     slots: u32,
+    cluster: bool,
     /// Marks the answers to our own requests.
     me: String,
     asked: u64,
@@ -96,11 +97,12 @@ struct Interface {
 
 impl Workers {
     /// Nobody known yet.
-    pub(super) fn new(keys: &Keys, slots: u32) -> Self {
+    pub(super) fn new(keys: &Keys, slots: u32, cluster: bool) -> Self {
         Self {
             client_name: keys.client_name.clone(),
             commands: keys.commands.clone(),
             slots,
+            cluster,
             me: format!("headcount-{:08x}", fastrand::u32(..)),
             asked: 0,
             clients_due: None,
@@ -140,7 +142,8 @@ impl Workers {
 
     /// Whether a worker of this queue is in the list of connections.
     pub(super) fn are_connected(&self, list: Option<&str>) -> bool {
-        list.is_some_and(|list| list.lines().any(|line| self.client(line).is_some()))
+        let name = format!(" name={} ", self.client_name);
+        list.is_some_and(|list| list.contains(&name))
     }
 
     /// Names that several workers have.
@@ -163,19 +166,23 @@ impl Workers {
         self.consumers(&replies, clients, reading.active)
     }
 
+    /// The connection in a line of the list, if a worker of this queue waits for jobs on it. In a
+    /// cluster Bull names a connection to some node, and waits on another one without a name.
     fn client(&self, line: &str) -> Option<Client> {
         let fields: HashMap<&str, &str> =
             line.split(' ').filter_map(|field| field.split_once('=')).collect();
-        if *fields.get("name")? != self.client_name {
+        let asks = fields.get("cmd").is_some_and(|cmd| ["brpoplpush", "blmove"].contains(cmd));
+        let name = *fields.get("name")?;
+        let is_named = name == self.client_name;
+        if !(if self.cluster { asks && (is_named || name.is_empty()) } else { is_named }) {
             return None;
         }
-        let asks = |cmd: &&str| ["brpoplpush", "blmove"].contains(cmd);
         Some(Client {
             id: fields.get("id")?.parse().ok()?,
             peer: fields.get("addr")?.parse().ok(),
             state: if fields.get("flags")?.contains('b') {
                 ClientState::Free
-            } else if fields.get("cmd").is_some_and(asks) {
+            } else if asks {
                 ClientState::Full
             } else {
                 ClientState::Silent
@@ -212,7 +219,7 @@ impl Workers {
         let known = latest(ears.replies(), |_| false).len();
         let expected = clients.unwrap_or(1).max(known) as u64;
         let expected = expected.min(trip.asked.unwrap_or(0));
-        let until = trip.sent + REPLY_WAIT;
+        let until = Instant::now() + REPLY_WAIT;
         loop {
             let heard = ears.replies();
             let fresh = heard.iter().filter(|reply| is_fresh(reply)).count() as u64;
@@ -274,7 +281,12 @@ impl Workers {
         };
         let full = count(|state| state == ClientState::Full);
         let silent = count(|state| matches!(state, ClientState::Silent | ClientState::Draining));
-        active <= if self.slots == 1 { full + silent } else { full }
+        match self.slots {
+            1 => active <= full + silent,
+            // Of the nameless connections in a cluster some may belong to another queue.
+            _ if self.cluster => active == 0,
+            _ => active <= full,
+        }
     }
 
     fn of_reply(&self, reply: &Reply, fresh: bool) -> Consumer {
@@ -397,7 +409,7 @@ mod tests {
         name=bull:am9icw== age=2 idle=2 flags=b db=0 events=r cmd=brpoplpush user=default";
 
     fn workers(slots: u32) -> Workers {
-        Workers::new(&Keys::new(&BullConfig::default(), false), slots)
+        Workers::new(&Keys::new(&BullConfig::default(), false), slots, false)
     }
 
     fn client(id: u64, ip: [u8; 4], state: ClientState) -> Client {
@@ -427,6 +439,18 @@ mod tests {
         assert_eq!(state(""), None);
         let by_socket = LINE.replace("172.18.0.5:49086", "/run/redis.sock:0");
         assert_eq!(workers(1).client(&by_socket).unwrap().peer, None);
+    }
+
+    #[test]
+    fn in_a_cluster_only_what_asks_for_jobs_tells_something() {
+        let mut workers = workers(1);
+        workers.cluster = true;
+        let state = |line: &str| workers.client(line).map(|client| client.state);
+        let nameless = LINE.replace("bull:am9icw==", "");
+        assert_eq!(state(&nameless), Some(ClientState::Free));
+        assert_eq!(state(&nameless.replace("flags=b", "flags=N")), Some(ClientState::Full));
+        assert_eq!(state(&LINE.replace("flags=b", "flags=N").replace("brpoplpush", "NULL")), None);
+        assert!(workers.are_connected(Some(LINE)));
     }
 
     #[test]

@@ -82,6 +82,8 @@ fn silence(error: &RedisError) -> Silence {
         ) => Silence::Unreachable,
         _ => match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Silence::Denied,
+            // Somebody's script runs and runs.
+            Some("BUSY") => Silence::Unreachable,
             // "ERR max number of clients reached"
             _ if error.to_string().contains("max number of clients") => Silence::Refused,
             _ => Silence::Malformed,
@@ -110,6 +112,7 @@ mod tests {
             (io(io::ErrorKind::UnexpectedEof), Silence::Unreachable),
             (server("NOAUTH"), Silence::Denied),
             (server("WRONGTYPE"), Silence::Malformed),
+            (server("BUSY"), Silence::Unreachable),
             ((ErrorKind::AuthenticationFailed, "no").into(), Silence::Denied),
             ((ErrorKind::MasterNameNotFoundBySentinel, "no").into(), Silence::NotFound),
             ((ServerErrorKind::BusyLoading.into(), "loading").into(), Silence::Unreachable),
