@@ -1,5 +1,6 @@
 //! Secrets: given in the file (best as `${ENV}`) or in a file of their own; never shown.
 
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
@@ -34,22 +35,59 @@ impl PartialEq for Secret {
     }
 }
 
-/// The secret given directly, or the one in `file` (relative to `base`, trailing newline cut).
+/// The secret given directly, or the one in `file` (relative to `base`, newline at the end cut).
+/// An empty one given directly is none: that is what `${NAME:-}` leaves of an unset variable.
 ///
 /// # Errors
-/// The file cannot be read, is too large or is not UTF-8.
+/// The file cannot be read, is too large, is empty or is not UTF-8.
 pub fn resolve(
     given: Option<&Secret>,
     file: Option<&Path>,
     base: &Path,
 ) -> anyhow::Result<Option<Secret>> {
-    let Some(file) = file else { return Ok(given.cloned()) };
+    let Some(file) = file else {
+        return Ok(given.filter(|secret| !secret.expose().is_empty()).cloned());
+    };
     let path = base.join(file);
-    let size = std::fs::metadata(&path)
-        .with_context(|| format!("secret file {} cannot be read", path.display()))?
-        .len();
-    anyhow::ensure!(size <= SECRET_BYTES, "secret file {} is too large", path.display());
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("secret file {} cannot be read", path.display()))?;
-    Ok(Some(Secret::from(text.trim_end_matches(['\r', '\n']))))
+    let unreadable = || format!("secret file {} cannot be read", path.display());
+    let file = std::fs::File::open(&path).with_context(unreadable)?;
+    let mut text = String::new();
+    file.take(SECRET_BYTES + 1).read_to_string(&mut text).with_context(unreadable)?;
+    anyhow::ensure!(
+        text.len() as u64 <= SECRET_BYTES,
+        "secret file {} is too large",
+        path.display()
+    );
+    let secret = text.trim_end_matches(['\r', '\n']);
+    anyhow::ensure!(!secret.is_empty(), "secret file {} is empty", path.display());
+    Ok(Some(Secret::from(secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comes_from_the_file_or_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path();
+        let read = |given: Option<&str>, content: Option<&[u8]>| {
+            let file = content.map(|content| {
+                std::fs::write(base.join("secret"), content).unwrap();
+                Path::new("secret")
+            });
+            let secret = resolve(given.map(Secret::from).as_ref(), file, base);
+            secret.map(|s| s.map(|s| s.expose().to_string())).map_err(|e| format!("{e:#}"))
+        };
+        assert_eq!(read(None, None), Ok(None));
+        assert_eq!(read(Some(""), None), Ok(None));
+        assert_eq!(read(Some("a "), None), Ok(Some("a ".into())));
+        assert_eq!(read(None, Some(b" b\r\n\n")), Ok(Some(" b".into())));
+        assert!(read(None, Some(b"\n")).unwrap_err().ends_with("secret is empty"));
+        assert!(read(None, Some(b"\xff")).unwrap_err().contains("secret cannot be read"));
+        let large = vec![b'x'; 70_000];
+        assert!(read(None, Some(&large)).unwrap_err().ends_with("secret is too large"));
+        assert!(resolve(None, Some(Path::new("none")), base).is_err());
+        assert!(!format!("{:?}", Secret::from("hunter2")).contains("hunter2"));
+    }
 }

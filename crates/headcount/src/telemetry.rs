@@ -91,3 +91,16 @@ fn filter(text: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseErro
 pub fn complain(error: &anyhow::Error) {
     eprintln!("headcount: {error:#}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_for_headcount_and_a_filter_is_itself() {
+        let read = |text: &str| filter(text).map(|f| f.to_string()).map_err(|_| ());
+        assert_eq!(read(" Debug ").as_deref(), Ok("headcount=debug,warn"));
+        assert_eq!(read("redis=trace").as_deref(), Ok("redis=trace"));
+        assert_eq!(read("headcount=loud"), Err(()));
+    }
+}

@@ -70,23 +70,15 @@ mod tests {
 
     #[test]
     fn tells_what_a_reload_changes() {
-        let line = |name: &str, rest: &str| {
-            format!("  {name}: {{ queue: {{ demo: {{}} }}, target: {{ {rest} }} }}\n")
+        let group = |name: &str, rest: &str, command: &str| {
+            let target = format!("{{ process: {{ command: [{command}] }} }}");
+            format!("  {name}: {{ {rest}queue: {{ demo: {{}} }}, target: {target} }}\n")
         };
-        let old = format!(
-            "groups:\n{}{}{}{}",
-            line("a", "dry_run: {}"),
-            line("b", "dry_run: {}"),
-            line("c", "dry_run: {}"),
-            line("d", "dry_run: {}")
-        );
-        let new = format!(
-            "keep_days: 3\ngroups:\n{}{}{}{}",
-            line("e", "dry_run: {}"),
-            line("c", "dry_run: {}").replace("queue", "workers: { max: 9 }, queue"),
-            line("b", "compose: { }").replace("compose: { }", OTHER),
-            line("a", "dry_run: {}")
-        );
+        let same = |name| group(name, "", "w");
+        let old = ["groups:\n", &same("a"), &same("b"), &same("c"), &same("d")].concat();
+        let swapped = group("c", "workers: { max: 9 }, ", "w");
+        let reopened = group("b", "", "v");
+        let new = ["keep_days: 3\ngroups:\n", &same("e"), &swapped, &reopened, &same("a")].concat();
         let found = changes(&config(&old), &config(&new));
         let groups: Vec<_> = found.groups.iter().map(|(n, c)| (n.as_str(), *c)).collect();
         let wanted = [
@@ -100,6 +92,4 @@ mod tests {
         assert_eq!(found.restart, ["keep_days"]);
         assert_eq!(changes(&config(&old), &config(&old)).restart, Vec::<&str>::new());
     }
-
-    const OTHER: &str = "script: {}";
 }

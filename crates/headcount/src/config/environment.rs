@@ -62,6 +62,8 @@ pub(super) fn read(
 }
 
 const FILE: &str = "environment";
+/// The reference's host of Redis.
+const REDIS: &str = "redis";
 
 /// The error with the variable's name in place of the line.
 fn by_variable(error: &ConfigError, text: &str) -> ConfigError {
@@ -114,13 +116,13 @@ impl Page<'_> {
     }
 
     fn redis(&mut self) {
-        let host = self.get(&["REDIS_HOST", "QUEUE_BULL_REDIS_HOST"]);
-        let host = host.unwrap_or_else(|| "redis".into());
+        let hosts = ["REDIS_HOST", "QUEUE_BULL_REDIS_HOST"];
+        let (name, mut host) = self.named(&hosts).unwrap_or(("REDIS_HOST", REDIS.into()));
         let fits = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
         if !host.chars().all(fits) {
             let what = format!("`{host}` is not a host name or address");
-            self.errors.push(ConfigError::whole(FILE, "REDIS_HOST", what));
-            return;
+            self.errors.push(ConfigError::whole(FILE, name, what));
+            host = REDIS.into();
         }
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         let port = self.whole(&["REDIS_PORT", "QUEUE_BULL_REDIS_PORT"], 6379, 65535);

@@ -46,9 +46,16 @@ impl<'a> Walk<'a> {
     /// Notes that a type refused what is at `path`.
     pub(super) fn refused(&mut self, path: Path, why: &str) {
         let at = self.doc.deepest(&path);
-        let what = match clip(self.doc.text(at)) {
-            written if written.is_empty() || why.contains(written.as_ref()) => why.to_string(),
-            written => format!("{written} does not fit here: {why}"),
+        let text = self.doc.text(at);
+        let plain = text.trim_matches(['"', '\'']);
+        let what = if why.contains("duration format") {
+            duration(plain).err().unwrap_or_else(|| why.to_string())
+        } else if why.starts_with("failed to parse two digit integer as") {
+            format!("`{}` is not a time of day; write e.g. \"08:00\"", clip(plain))
+        } else if text.is_empty() || why.contains(plain) {
+            why.to_string()
+        } else {
+            format!("{} does not fit here: {why}", clip(text))
         };
         self.wrong(path, at, what);
     }

@@ -129,6 +129,12 @@ fn each_mistake_has_its_line_and_its_fix() {
             "f:5:32 groups.a.schedule.windows[0].days[0]: `tuesday` is unknown; did you mean `tue`?",
         ),
         (
+            "  schedule: {windows: [{from: 8:00, to: 25:00}]}\n",
+            "\
+f:5:31 groups.a.schedule.windows[0].from: `8:00` is not a time of day; write e.g. \"08:00\"
+f:5:41 groups.a.schedule.windows[0].to: `25:00` is not a time of day; write e.g. \"08:00\"",
+        ),
+        (
             "  fallback: {after: 5m, workers: 9}\n",
             "f:5:34 groups.a.fallback.workers: 9 is outside 1 to 4",
         ),
