@@ -1,1 +1,21 @@
-//! x
+//! A seeded discrete-event world that drives the decision core: the code that decides here is the
+//! code that runs in production.
+//!
+//! A [`trace`] of jobs comes to the [`world`]: a queue and the workers that a policy orders. A
+//! [`run`] polls as a policy polls, asks `headcount_core::decide`, does what it says, and gives a
+//! [`score`]. The same trace, rules and seed always give the same score. Nothing here sleeps or
+//! reads a clock.
+#![forbid(unsafe_code)]
+
+mod events;
+pub mod moment;
+pub mod run;
+pub mod score;
+pub mod trace;
+pub mod world;
+
+pub use moment::Moment;
+pub use run::{Stuck, run};
+pub use score::Score;
+pub use trace::{Job, Trace, TraceError};
+pub use world::WorldRules;

@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod process;
 mod redis;
+mod process;
 mod replay;
 mod script;
 mod bull;

@@ -1,0 +1,66 @@
+//! What is going to happen, in order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::moment::Moment;
+
+/// What can happen, but for arrivals, which the trace has in order already. Workers are numbered in
+/// the order of their starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// A worker has started.
+    Ready { worker: u32 },
+    /// A worker has finished a job.
+    End { worker: u32, job: u32 },
+    /// A worker that was told to go has used up its grace.
+    Kill { worker: u32 },
+}
+
+/// The events to come. Of two at the same moment the one that was planned first comes first, so
+/// that a run never depends on the inside of the heap.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    heap: BinaryHeap<Reverse<(Moment, u64, Event)>>,
+    planned: u64,
+}
+
+impl Events {
+    pub(crate) fn plan(&mut self, at: Moment, event: Event) {
+        self.heap.push(Reverse((at, self.planned, event)));
+        self.planned += 1;
+    }
+
+    /// When the next one is.
+    pub(crate) fn next_at(&self) -> Option<Moment> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(Moment, Event)> {
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_order_of_time_then_of_planning() {
+        let mut events = Events::default();
+        let at = Moment::from_micros;
+        events.plan(at(5), Event::Kill { worker: 9 });
+        events.plan(at(3), Event::End { worker: 7, job: 1 });
+        events.plan(at(3), Event::Ready { worker: 8 });
+        assert_eq!(events.next_at(), Some(at(3)));
+        let order: Vec<_> = std::iter::from_fn(|| events.pop()).collect();
+        assert_eq!(
+            order,
+            [
+                (at(3), Event::End { worker: 7, job: 1 }),
+                (at(3), Event::Ready { worker: 8 }),
+                (at(5), Event::Kill { worker: 9 }),
+            ]
+        );
+    }
+}
