@@ -6,6 +6,7 @@ mod cli;
 mod compose;
 mod config;
 mod demo;
+mod fleet;
 mod process;
 mod redis;
 mod replay;
