@@ -17,7 +17,7 @@ pub mod lease;
 pub mod limits;
 pub mod metrics_list;
 pub mod queues;
-mod registry;
+pub mod registry;
 pub mod secret;
 pub mod store;
 pub mod targets;
