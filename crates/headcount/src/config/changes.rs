@@ -72,7 +72,9 @@ mod tests {
     fn tells_what_a_reload_changes() {
         let group = |name: &str, rest: &str, command: &str| {
             let target = format!("{{ process: {{ command: [{command}] }} }}");
-            format!("  {name}: {{ {rest}queue: {{ demo: {{}} }}, target: {target} }}\n")
+            format!(
+                "  {name}: {{ {rest}queue: {{ demo: {{ database: d }} }}, target: {target} }}\n"
+            )
         };
         let same = |name| group(name, "", "w");
         let old = ["groups:\n", &same("a"), &same("b"), &same("c"), &same("d")].concat();

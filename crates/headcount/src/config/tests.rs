@@ -61,7 +61,7 @@ groups:
     busy: ${PW}
     brake: { off: \"${PW}\" }
     policy: \"${PW}\"
-    queue: { demo: {} }
+    queue: { demo: { database: d } }
     target: { process: { command: [], env: { \"1\": \"${PW}\" } } }
 ";
     let vars = [("PW", secret)];
@@ -79,7 +79,7 @@ fn literal_secrets_are_not_shown_either() {
     let text = "\
 groups:
   a:
-    queue: { demo: {} }
+    queue: { demo: { database: d } }
     target: { process: { command: [], env: { \"1\": hunter2, A: \"hunter2\\0\" } } }
 ";
     let lookup = table(&[]);

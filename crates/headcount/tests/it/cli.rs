@@ -37,7 +37,7 @@ fn without_a_configuration_both_ways_are_told() {
 #[test]
 fn the_file_of_this_folder_is_taken_and_its_errors_are_all_told() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "groups:\n  a:\n    workers: { min: -1 }\n    queue: { demo: {} }\n    target: {}\n";
+    let text = "groups:\n  a:\n    workers: { min: -1 }\n    queue: { demo: { database: d } }\n    target: {}\n";
     std::fs::write(folder.path().join("headcount.yaml"), text).unwrap();
     let wanted = "\
 headcount.yaml:3:21 groups.a.workers.min: -1 is not 0 or more

@@ -17,7 +17,7 @@ fn errors(text: &str) -> String {
 /// A group that is right but for `rest`, indented by two.
 fn group(rest: &str) -> String {
     format!(
-        "groups:\n a:\n  queue: {{demo: {{}}}}\n  target: {{process: {{command: [w]}}}}\n{rest}"
+        "groups:\n a:\n  queue: {{demo: {{database: d}}}}\n  target: {{process: {{command: [w]}}}}\n{rest}"
     )
 }
 
@@ -36,7 +36,7 @@ fn a_short_file_has_the_defaults() {
 
 #[test]
 fn groups_keep_the_order_of_the_file() {
-    let entry = "{queue: {demo: {}}, target: {process: {command: [w]}}}";
+    let entry = "{queue: {demo: {database: d}}, target: {process: {command: [w]}}}";
     let config = parse(&format!("groups:\n z: {entry}\n a: {entry}\n m: {entry}\n")).unwrap();
     let names: Vec<_> = config.groups.iter().map(|g| g.name.as_str()).collect();
     assert_eq!(names, ["z", "a", "m"]);
@@ -46,7 +46,7 @@ fn groups_keep_the_order_of_the_file() {
 fn anchors_and_own_keys_share_what_groups_have_in_common() {
     let text = "\
 x-common: &common
-  queue: {demo: {}}
+  queue: {demo: {database: d}}
   target: {process: {command: [w]}}
 groups:
   a: {<<: *common, workers: {max: 7}}
@@ -59,7 +59,7 @@ groups:
 
 #[test]
 fn json_is_accepted() {
-    let text = "{\n\t\"groups\": {\"a\": {\"queue\": {\"demo\": {}},\n\t\t\"target\": {\"process\": {\"command\": [\"w\"]}}}}}";
+    let text = "{\n\t\"groups\": {\"a\": {\"queue\": {\"demo\": {\"database\": \"d\"}},\n\t\t\"target\": {\"process\": {\"command\": [\"w\"]}}}}}";
     assert_eq!(parse(text).unwrap().groups.len(), 1);
 }
 
@@ -142,7 +142,7 @@ f:5:41 groups.a.schedule.windows[0].to: `25:00` is not a time of day; write e.g.
         ("  brake: {off: yes}\n", "f:5:16 groups.a.brake.off: yes is neither true nor false; write one of them"),
         ("  metrics_list: {}\n", "f:5:3 groups.a.metrics_list: the queue has no Redis; say which one under `redis:`"),
         (
-            "  queue: {demo: {}}\n",
+            "  queue: {demo: {database: d}}\n",
             "f:5:3 groups.a.queue: is given twice, first in line 3; keep one",
         ),
         ("\tlook: 1s\n", "f:5:2: a tab cannot indent in YAML; use spaces"),
@@ -205,12 +205,12 @@ groups:
   a:
     workers: { min: 3, max: 2 }
     polcy: {}
-    queue: { demo: {} }
+    queue: { demo: {database: d} }
     target: { process: { command: [w] } }
   b:
     workers: { min: -3 }
     look: 5
-    queue: { demo: {} }
+    queue: { demo: {database: d} }
 ";
     let wanted = "\
 f:1:12 keep_days: many is not a whole number

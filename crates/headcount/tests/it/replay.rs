@@ -163,7 +163,7 @@ fn the_last_line_needs_no_end_and_spaces_are_nothing() {
 #[test]
 fn a_bad_policy_is_told_like_a_bad_configuration() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = "workers: { min: 3, max: 2 }\npolcy: {}\nqueue: { demo: {} }\n";
+    let policy = "workers: { min: 3, max: 2 }\npolcy: {}\nqueue: { demo: { database: d } }\n";
     let ran = replay(folder.path(), policy, &[], "");
     let wanted = "\
 policy.yaml:1:17 workers.min: min 3 is above max 2; swap them?
