@@ -154,9 +154,11 @@ pub(super) fn meant<'a>(
             None
         }
     };
-    let state_dir = match overrides.state_dir.clone().or(file.state_dir) {
-        Some(folder) => base_dir.join(folder),
-        None => default_state_dir(),
+    let state_dir = match (&overrides.state_dir, &file.state_dir) {
+        // On the command line a path starts at the working directory.
+        (Some(folder), _) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
+        (None, Some(folder)) => base_dir.join(folder),
+        (None, None) => default_state_dir(),
     };
     let mut groups = Vec::new();
     for name in group_names(doc) {

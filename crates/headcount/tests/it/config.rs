@@ -35,6 +35,20 @@ fn a_short_file_has_the_defaults() {
 }
 
 #[test]
+fn relative_paths_start_at_the_file_or_on_the_command_line_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("headcount.yaml");
+    std::fs::write(&path, format!("state_dir: state\n{}", group(""))).unwrap();
+    let load = |state_dir: Option<&str>| {
+        let overrides = Overrides { state_dir: state_dir.map(Into::into) };
+        config::load(&path, &overrides).unwrap().state_dir
+    };
+    assert_eq!(load(None), folder.path().join("state"));
+    assert_eq!(load(Some("other")), std::env::current_dir().unwrap().join("other"));
+    assert_eq!(load(Some("/other")), Path::new("/other"));
+}
+
+#[test]
 fn groups_keep_the_order_of_the_file() {
     let entry = "{queue: {demo: {database: d}}, target: {process: {command: [w]}}}";
     let config = parse(&format!("groups:\n z: {entry}\n a: {entry}\n m: {entry}\n")).unwrap();
