@@ -3,11 +3,14 @@
 #                      a Docker daemon that keeps everything in DIR, and imports a 2 MB image, bb:1.
 #                      No image registry is needed. `. DIR/env` points the docker command at it.
 # docker.sh stop DIR:  removes its containers and stops it.
-# Both may be repeated. DIR must be a short path: it holds a unix socket.
+# Both may be repeated.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: docker.sh start|stop DIR" >&2; exit 2; }
 verb=$1; dir=$(mkdir -p "$2" && cd "$2" && pwd)
-export DOCKER_HOST=unix://$dir/docker.sock DOCKER_CONFIG=$dir/cfg DOCKER_BUILDKIT=0
+run=$dir
+# The path of a unix socket has at most 107 bytes, and containerd adds to it.
+if [ ${#dir} -gt 60 ]; then run=/tmp/headcount-docker-$(cksum <<<"$dir" | cut -d' ' -f1); fi
+export DOCKER_HOST=unix://$run/docker.sock DOCKER_CONFIG=$dir/cfg DOCKER_BUILDKIT=0
 
 install() {
   local missing=()
@@ -32,7 +35,8 @@ start() {
   install
   echo "export DOCKER_HOST=$DOCKER_HOST DOCKER_CONFIG=$DOCKER_CONFIG DOCKER_BUILDKIT=0" >"$dir/env"
   if ! docker version >/dev/null 2>&1; then
-    setsid nohup dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/docker.pid" \
+    mkdir -p "$run"
+    setsid nohup dockerd --data-root "$dir/data" --exec-root "$run/exec" --pidfile "$dir/docker.pid" \
       -H "$DOCKER_HOST" --iptables=false --ip6tables=false --ip-forward=false --ip-masq=false \
       --bridge=none --storage-driver=overlay2 >"$dir/dockerd.log" 2>&1 </dev/null &
     for _ in $(seq 300); do docker version >/dev/null 2>&1 && break; sleep 0.1; done
@@ -60,13 +64,15 @@ stop() {
   [ -z "$containers" ] || docker rm -f $containers >/dev/null 2>&1 || true
   end "$pid"
   # The daemon ends its containerd itself, unless it was killed.
-  if [ -f "$dir/exec/containerd/containerd.pid" ]; then end "$(cat "$dir/exec/containerd/containerd.pid")"; fi
-  rm -f "$dir/docker.pid" "$dir/docker.sock"
+  local containerd=$run/exec/containerd/containerd.pid
+  if [ -f "$containerd" ]; then end "$(cat "$containerd")"; fi
+  rm -f "$dir/docker.pid" "$run/docker.sock"
+  [ "$run" = "$dir" ] || rm -rf "$run"
 }
 
 # Ends a process of this DIR: a recorded id may belong to somebody else by now.
 end() {
-  grep -qsaF "$dir" "/proc/$1/cmdline" || return 0
+  grep -qsaF -e "$dir" -e "$run" "/proc/$1/cmdline" || return 0
   kill "$1"
   for _ in $(seq 300); do [ -d "/proc/$1" ] || return 0; sleep 0.1; done
   kill -9 "$1"
