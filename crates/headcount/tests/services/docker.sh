@@ -66,6 +66,14 @@ stop() {
   # The daemon ends its containerd itself, unless it was killed.
   local containerd=$run/exec/containerd/containerd.pid
   if [ -f "$containerd" ]; then end "$(cat "$containerd")"; fi
+  # Containers of a killed daemon live on under their shims, which name its folder.
+  for pid in $(grep -lsaF -f - /proc/[0-9]*/cmdline <<<"$run/exec/containerd" | cut -d/ -f3); do
+    # shellcheck disable=SC2046
+    kill -9 $(cat "/proc/$pid/task/$pid/children") "$pid" || true
+  done
+  # Mounts that a killed daemon left would keep DIR from being removed.
+  awk -v dir="$dir/" -v run="$run/" 'index($2, dir) == 1 || index($2, run) == 1 { print $2 }' /proc/mounts |
+    tac | while read -r mount; do umount -l "$mount" || true; done
   rm -f "$dir/docker.pid" "$run/docker.sock"
   [ "$run" = "$dir" ] || rm -rf "$run"
 }
