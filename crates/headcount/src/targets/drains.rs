@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ struct Book {
     folder: PathBuf,
     grace: Duration,
     told: Mutex<BTreeMap<String, Told>>,
+    complained: AtomicBool,
 }
 
 /// What is remembered of one container.
@@ -61,7 +63,13 @@ impl Drains {
     pub fn new(engine: Engine, folder: &Path, grace: Duration) -> Self {
         let (folder, told) = (folder.to_owned(), Mutex::default());
         Self {
-            book: Arc::new(Book { engine, folder, grace, told }),
+            book: Arc::new(Book {
+                engine,
+                folder,
+                grace,
+                told,
+                complained: AtomicBool::new(false),
+            }),
             claim: Claim::None,
             only_looks: false,
             tasks: JoinSet::new(),
@@ -154,19 +162,19 @@ impl Book {
     }
 
     fn read(&self) -> BTreeMap<String, Told> {
-        match std::fs::read(self.path()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+        let read = match std::fs::read(self.path()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        };
+        read.unwrap_or_else(|error| {
+            // It is read at every look: once is enough.
+            if !self.complained.swap(true, Ordering::Relaxed) {
                 let file = self.path();
                 warn!(file = %file.display(), %error, "the list of draining workers is unreadable");
-                BTreeMap::new()
-            }),
-            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => {
-                let file = self.path();
-                warn!(file = %file.display(), %error, "the list of draining workers is unreadable");
-                BTreeMap::new()
             }
-        }
+            BTreeMap::new()
+        })
     }
 
     fn save(&self) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headcount::config::Place;
 use headcount::finding::Level;
 use headcount::queues::Identity;
 use headcount::targets::compose::ComposeConfig;
@@ -317,6 +318,20 @@ async fn one_that_ended_while_headcount_was_away_is_removed_and_one_started_agai
     let mut target = project.open(&project.config());
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 1).await;
     assert_eq!(ids(&seen, WorkerState::Ready), [workers[2].clone()]);
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_written_stops_nobody_from_leaving() {
+    let project = Project::new(SLOW, "");
+    // A folder below a file cannot be made, not even by root.
+    let place = Place { state_dir: project.path("a.yml/state"), ..project.place() };
+    let mut target = project.config().open(&place).unwrap();
+    let workers = by_number(&project, &mut target, 2).await;
+    target.scale(&order(2, 1, &[&workers[0]])).await.unwrap();
+    let seen = target.status().await.unwrap();
+    assert_eq!(ids(&seen, WorkerState::Draining), workers[..1]);
+    let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 1).await;
+    assert_eq!(ids(&seen, WorkerState::Ready), workers[1..]);
 }
 
 #[tokio::test]
