@@ -2,7 +2,7 @@
 //! code that runs in production.
 //!
 //! A [`trace`] of jobs comes to the [`world`]: a queue and the workers that a policy orders. A
-//! [`run`] polls as a policy polls, asks `headcount_core::decide`, does what it says, and gives a
+//! [`run()`] polls as a policy polls, asks `headcount_core::decide`, does what it says, and gives a
 //! [`score`]. The same trace, rules and seed always give the same score. Nothing here sleeps or
 //! reads a clock.
 #![forbid(unsafe_code)]
