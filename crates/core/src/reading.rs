@@ -56,6 +56,14 @@ impl<T> Reading<T> {
         }
     }
 
+    /// Why it is missing, if it is.
+    pub const fn why_missing(&self) -> Option<&Missing> {
+        match self {
+            Self::Known { .. } => None,
+            Self::Missing(missing) => Some(missing),
+        }
+    }
+
     /// The value, however old.
     pub const fn value(&self) -> Option<&T> {
         match self {

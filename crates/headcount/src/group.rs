@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use headcount_core::decision::Source;
 use headcount_core::{
     Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
     Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
@@ -116,6 +117,7 @@ pub struct Group {
     looked: Option<(Instant, Timestamp)>,
     listed_at: Option<Timestamp>,
     said: Option<Rule>,
+    silent: Vec<(Source, Silence)>,
 }
 
 impl Group {
@@ -128,6 +130,7 @@ impl Group {
             looked: None,
             listed_at: None,
             said: None,
+            silent: Vec::new(),
         }
     }
 
@@ -302,13 +305,35 @@ impl Group {
         self.parts.store.settle(&self.parts.name, decision.t, *outcome, note, state);
     }
 
+    /// A source that stops answering is news, whatever the decision; so is one that answers again.
+    fn log_silence(&mut self, seen: &Observation) {
+        let missing = [
+            (Source::Queue, seen.queue.why_missing()),
+            (Source::Host, seen.host.why_missing()),
+            (Source::Fleet, seen.fleet.why_missing()),
+        ];
+        let silent: Vec<_> = missing.iter().filter_map(|(s, m)| Some((*s, (*m)?.why))).collect();
+        let group = &self.parts.name;
+        for (source, missing) in missing {
+            let before = self.silent.iter().find(|(s, _)| *s == source).map(|(_, why)| *why);
+            match missing {
+                Some(missing) if before != Some(missing.why) => {
+                    tracing::warn!(group, "{source} is unknown: {missing}");
+                }
+                None if before.is_some() => tracing::info!(group, "{source} answers again"),
+                _ => {}
+            }
+        }
+        self.silent = silent;
+    }
+
     /// A hold is news when another rule gives the reason than before.
     fn log_hold(&mut self, decision: &Decision) {
         let Decision { current, policy_wanted, wanted, rule, reason, .. } = decision;
         let group = &self.parts.name;
         if *rule == Rule::Waiting || self.said.replace(*rule) == Some(*rule) {
             tracing::debug!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
-        } else if matches!(rule, Rule::Unknown | Rule::Breaker) {
+        } else if *rule == Rule::Breaker {
             tracing::warn!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
         } else {
             tracing::info!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
@@ -324,6 +349,7 @@ impl Group {
         outcome: Option<(Outcome, String)>,
     ) {
         let dry = self.parts.target.is_dry();
+        self.log_silence(&seen);
         match &outcome {
             Some(outcome) => log_change(&self.parts.name, dry, decision, outcome),
             None => self.log_hold(decision),

@@ -220,9 +220,11 @@ fn of_two_daemons_one_acts() {
     daemon.until("one worker", |d| d.ready() == 1);
     let rival = daemon.rival();
     rival.until("standing by", |d| d.log().contains("standing by"));
-    assert_eq!(rival.events(), Vec::<Value>::new());
+    redis.standin(&["fire", "6", "2000"]);
+    daemon.until("more workers", |d| d.steps().contains(&(1, 2)));
+    assert!(!rival.log().contains("scale_out"), "{}", rival.log());
     assert_eq!(daemon.end(), Some(0));
-    rival.until("its turn", |d| d.ready() == 1);
+    rival.until("its turn", |d| d.log().contains("scale_in"));
 }
 
 #[test]

@@ -45,11 +45,13 @@ impl Daemon {
         self.child = Some(command.spawn().expect("the program starts"));
     }
 
-    /// A second one with the same configuration but a state of its own.
+    /// A second one with the same configuration and state.
     pub fn rival(&self) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(self.path("headcount.yaml"), folder.path().join("headcount.yaml")).unwrap();
-        let mut rival = Self { folder, env: self.env.clone(), child: None };
+        let state = self.path("state").to_str().unwrap().to_string();
+        let env = [self.env.clone(), vec![("HEADCOUNT_STATE_DIR".into(), state)]].concat();
+        let mut rival = Self { folder, env, child: None };
         rival.start_again();
         rival
     }
