@@ -7,6 +7,8 @@
 //! reads a clock.
 #![forbid(unsafe_code)]
 
+pub mod autoscaler;
+pub mod benchmark;
 mod events;
 pub mod moment;
 pub mod run;
@@ -14,8 +16,9 @@ pub mod score;
 pub mod trace;
 pub mod world;
 
+pub use autoscaler::{Autoscaler, Victims};
 pub use moment::Moment;
-pub use run::{Stuck, run};
+pub use run::{Stuck, run, run_with};
 pub use score::Score;
 pub use trace::{Job, Trace, TraceError};
 pub use world::WorldRules;

@@ -1,10 +1,8 @@
 //! One run: a trace, a policy, a world, a seed.
 
-use headcount_core::state::Outcome;
-use headcount_core::{
-    Cadence, HostReading, Observation, Reading, Rules, Silence, State, Timestamp, decide,
-};
+use headcount_core::{HostReading, Observation, Reading, Rules, Silence, Timestamp};
 
+use crate::autoscaler::{Autoscaler, Core};
 use crate::moment::Moment;
 use crate::score::{Score, Waits};
 use crate::trace::Trace;
@@ -36,11 +34,24 @@ pub struct Stuck {
 /// The policy never starts the workers that it takes.
 pub fn run(trace: &Trace, rules: &Rules, world: &WorldRules, seed: u64) -> Result<Score, Stuck> {
     let rules = in_world(rules, world, trace);
-    let mut state = State::default();
-    let mut place = World::new(trace, world, rules.workers.slots, seed);
+    let world = WorldRules { slots: Some(rules.workers.slots), ..world.clone() };
+    run_with(trace, &mut Core::new(rules), &world, seed)
+}
+
+/// As [`run()`], with any autoscaler, which must know its bounds itself.
+///
+/// # Errors
+/// It never starts the workers that the trace takes.
+pub fn run_with(
+    trace: &Trace,
+    scaler: &mut dyn Autoscaler,
+    world: &WorldRules,
+    seed: u64,
+) -> Result<Score, Stuck> {
+    let mut place = World::new(trace, world, seed);
     let mut seen = nothing_yet();
     // A poll of less than a millisecond would not move the core's clock.
-    let poll = Moment::from_span(rules.policy.poll()).max(Moment::from_micros(1000));
+    let poll = Moment::from_span(scaler.poll()).max(Moment::from_micros(1000));
     let last_arrival = trace.jobs.last().map(|job| job.at).unwrap_or_default();
     let patience = last_arrival.plus(trace.work()).plus(PATIENCE);
     let mut now = Moment::default();
@@ -54,14 +65,12 @@ pub fn run(trace: &Trace, rules: &Rules, world: &WorldRules, seed: u64) -> Resul
             return Err(Stuck { waiting: place.waiting(), days });
         }
         place.observe(&mut seen);
-        let decision = decide(&rules, &mut state, &seen, Cadence::EveryLook, seen.t);
-        if let Some((_, to)) = decision.change() {
-            place.scale(to);
-            state.note(Outcome::Done, seen.t);
+        if let Some(to) = scaler.wanted(&seen) {
+            place.scale(to, scaler.victims());
         }
         now = now.plus(poll);
     }
-    Ok(score(trace, &rules, place, seed))
+    Ok(score(trace, scaler.name(), place, seed))
 }
 
 /// The rules as they hold in this world.
@@ -86,7 +95,7 @@ fn nothing_yet() -> Observation {
     }
 }
 
-fn score(trace: &Trace, rules: &Rules, place: World<'_>, seed: u64) -> Score {
+fn score(trace: &Trace, policy: &str, place: World<'_>, seed: u64) -> Score {
     let (end, tally) = place.close();
     Score {
         waits: Waits::of(tally.waits),
@@ -100,7 +109,7 @@ fn score(trace: &Trace, rules: &Rules, place: World<'_>, seed: u64) -> Score {
         jobs: trace.jobs.len(),
         span_hours: end.as_hours(),
         seed,
-        policy: rules.policy.name().into(),
+        policy: policy.into(),
         events: tally.events,
     }
 }

@@ -9,10 +9,13 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use headcount_core::reading::{FleetReading, LIST_LIMIT, QueueReading};
+use headcount_core::reading::{
+    FleetReading, LIST_LIMIT, QueueReading, Worker as Listed, WorkerState,
+};
 use headcount_core::{Observation, Reading, Span};
 use serde::Deserialize;
 
+use crate::autoscaler::Victims;
 use crate::events::{Event, Events};
 use crate::moment::Moment;
 use crate::score::Tally;
@@ -75,6 +78,8 @@ pub struct World<'a> {
     events: Events,
     /// What finished since the last look, at most [`LIST_LIMIT`].
     durations: Vec<Span>,
+    /// The workers on the list that was last handed out.
+    listed: Vec<u32>,
     slots: u32,
     start_up: StartUp,
     minimum_billing: Moment,
@@ -88,6 +93,17 @@ enum State {
     Ready,
     Draining,
     Gone,
+}
+
+impl State {
+    const fn seen(self) -> WorkerState {
+        match self {
+            Self::Starting => WorkerState::Starting,
+            Self::Ready => WorkerState::Ready,
+            Self::Draining => WorkerState::Draining,
+            Self::Gone => WorkerState::Stopped,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -150,7 +166,7 @@ impl StartUp {
 
 impl<'a> World<'a> {
     /// No worker, and nothing has arrived.
-    pub fn new(trace: &'a Trace, rules: &WorldRules, slots: u32, seed: u64) -> Self {
+    pub fn new(trace: &'a Trace, rules: &WorldRules, seed: u64) -> Self {
         Self {
             jobs: &trace.jobs,
             arrived: 0,
@@ -162,7 +178,8 @@ impl<'a> World<'a> {
             live: Vec::new(),
             events: Events::default(),
             durations: Vec::new(),
-            slots: slots.max(1),
+            listed: Vec::new(),
+            slots: rules.slots.unwrap_or(1).max(1),
             start_up: StartUp::new(rules.start_up, rules.start_up_spread, seed),
             minimum_billing: Moment::from_span(rules.minimum_billing),
             grace: rules.grace.map(Moment::from_span),
@@ -303,15 +320,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Orders workers, or tells the idle and then the youngest ones to go, until `to` serve or start.
-    pub fn scale(&mut self, to: u32) {
+    /// Orders workers, or tells some to go, until `to` serve or start.
+    pub fn scale(&mut self, to: u32, victims: Victims) {
         let serving = self.count().capacity();
         if to != serving {
             self.tally.changed(to > serving, self.now);
         }
         (serving..to).for_each(|_| self.order());
         if to < serving {
-            self.dismiss((serving - to) as usize);
+            self.dismiss((serving - to) as usize, victims);
         }
     }
 
@@ -327,13 +344,15 @@ impl<'a> World<'a> {
         self.events.plan(self.now.plus(self.start_up.draw()), Event::Ready { worker });
     }
 
-    fn dismiss(&mut self, go: usize) {
+    fn dismiss(&mut self, go: usize, victims: Victims) {
         let worker = |number: &u32| &self.workers[*number as usize];
         let serves = |number: &u32| matches!(worker(number).state, State::Starting | State::Ready);
         let mut may_go: Vec<u32> = self.live.iter().copied().filter(serves).collect();
         may_go.sort_unstable_by_key(|number| {
             let Worker { state, running, .. } = worker(number);
-            (!running.is_empty(), *state == State::Ready, Reverse(*number))
+            let by_work = (!running.is_empty(), *state == State::Ready);
+            let by_work = (victims == Victims::IdleFirst).then_some(by_work);
+            (by_work, Reverse(*number))
         });
         for number in may_go.into_iter().take(go) {
             let worker = &mut self.workers[number as usize];
@@ -371,16 +390,56 @@ impl<'a> World<'a> {
     pub fn observe(&mut self, seen: &mut Observation) {
         let now = self.now.as_timestamp();
         seen.t = now;
-        seen.fleet = Reading::known(self.count(), now);
         if let Reading::Known { taken_at, .. } = &mut seen.host {
             *taken_at = now;
         }
-        let Reading::Known { value: queue, taken_at } = &mut seen.queue else {
-            seen.queue = Reading::known(QueueReading::default(), now);
-            return self.observe(seen);
-        };
-        *taken_at = now;
-        self.observe_queue(queue);
+        if let Reading::Known { value: fleet, taken_at } = &mut seen.fleet {
+            *taken_at = now;
+            self.observe_fleet(fleet);
+        } else {
+            let mut fleet = FleetReading::default();
+            self.observe_fleet(&mut fleet);
+            seen.fleet = Reading::known(fleet, now);
+        }
+        if let Reading::Known { value: queue, taken_at } = &mut seen.queue {
+            *taken_at = now;
+            self.observe_queue(queue);
+        } else {
+            let mut queue = QueueReading::default();
+            self.observe_queue(&mut queue);
+            seen.queue = Reading::known(queue, now);
+        }
+    }
+
+    fn observe_fleet(&mut self, fleet: &mut FleetReading) {
+        let mut list = std::mem::take(&mut fleet.workers);
+        *fleet = self.count();
+        // Names are written only where they change: most looks see the same workers.
+        list.truncate(self.live.len());
+        self.listed.truncate(list.len());
+        for (place, number) in self.live.iter().enumerate() {
+            if self.listed.get(place) != Some(number) {
+                list.truncate(place);
+                self.listed.truncate(place);
+                list.push(self.listed_worker(*number));
+                self.listed.push(*number);
+            }
+            let Worker { state, running, .. } = &self.workers[*number as usize];
+            list[place].state = state.seen();
+            list[place].busy = Some(!running.is_empty());
+        }
+        fleet.workers = list;
+    }
+
+    fn listed_worker(&self, number: u32) -> Listed {
+        let Worker { state, ordered_at, .. } = &self.workers[number as usize];
+        Listed {
+            id: format!("w{number}"),
+            state: state.seen(),
+            busy: None,
+            started_at: Some(ordered_at.as_timestamp()),
+            version: None,
+        }
     }
 
     fn observe_queue(&mut self, queue: &mut QueueReading) {
@@ -434,24 +493,25 @@ mod tests {
             start_up: Span::from_secs(5),
             start_up_spread: 0.0,
             grace: Some(Span::from_secs(10)),
+            slots: Some(slots),
             ..WorldRules::default()
         };
-        World::new(trace, &rules, slots, 1)
+        World::new(trace, &rules, 1)
     }
 
     #[test]
     fn a_killed_job_starts_again_on_the_next_worker() {
         let trace = trace(&[100]);
         let mut world = world(&trace, 1);
-        world.scale(1);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(20));
         // Told to go at 20, killed at 30.
-        world.scale(0);
+        world.scale(0, Victims::IdleFirst);
         world.advance(seconds(29));
         assert_eq!((world.count().draining, world.tally.busy_kills), (1, 0));
         world.advance(seconds(45));
         assert_eq!((world.waiting(), world.tally.busy_kills), (1, 1));
-        world.scale(1);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(149));
         assert!(!world.is_done());
         world.advance(seconds(150));
@@ -466,10 +526,10 @@ mod tests {
     fn a_killed_job_goes_to_a_worker_that_is_idle() {
         let trace = trace(&[100]);
         let mut world = world(&trace, 1);
-        world.scale(1);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(10));
-        world.scale(0);
-        world.scale(1);
+        world.scale(0, Victims::IdleFirst);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(20));
         assert_eq!((world.count().busy, world.waiting()), (Some(1), 0));
     }
@@ -478,9 +538,9 @@ mod tests {
     fn a_worker_that_drains_in_time_is_not_killed_and_takes_no_more() {
         let trace = trace(&[20, 1]);
         let mut world = world(&trace, 1);
-        world.scale(1);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(15));
-        world.scale(0);
+        world.scale(0, Victims::IdleFirst);
         world.advance(seconds(100));
         let fleet = world.count();
         assert_eq!((fleet.capacity(), fleet.draining, world.waiting()), (0, 0, 1));
@@ -491,14 +551,14 @@ mod tests {
     fn idle_ones_go_first_starting_ones_before_ready_ones_and_the_youngest_of_each() {
         let trace = trace(&[1000]);
         let mut world = world(&trace, 1);
-        world.scale(3);
+        world.scale(3, Victims::IdleFirst);
         world.advance(seconds(10));
-        world.scale(5);
+        world.scale(5, Victims::IdleFirst);
         // 0 is busy, 1 and 2 are idle, 3 and 4 are starting.
         let mut gone = Vec::new();
         for left in (0..5).rev() {
             let before = world.live.clone();
-            world.scale(left);
+            world.scale(left, Victims::IdleFirst);
             let went = |w: &u32| world.workers[*w as usize].state != State::Draining;
             gone.extend(before.into_iter().filter(|w| !world.live.contains(w) && went(w)));
         }
@@ -510,7 +570,7 @@ mod tests {
     fn a_worker_runs_as_many_jobs_as_it_has_slots() {
         let trace = trace(&[10, 10, 10]);
         let mut world = world(&trace, 2);
-        world.scale(1);
+        world.scale(1, Victims::IdleFirst);
         world.advance(seconds(6));
         let mut seen = Observation {
             t: seconds(0).as_timestamp(),

@@ -1,0 +1,115 @@
+//! The decision benchmark: prints the attained cost ratio of a policy, cell by cell.
+//!
+//! `cargo run --release -p headcount-sim --example decisions -- --traces DIR --policy slo`
+#![expect(clippy::print_stdout, reason = "this is a program that prints a table")]
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use headcount_core::policy::cpu_aware::CpuAware;
+use headcount_core::{Policy, Rules, Span};
+use headcount_sim::autoscaler::Core;
+use headcount_sim::benchmark::{
+    CELLS, Cell, Contender, evaluate, open, rows_table, summaries, summary_table,
+};
+use serde_json::{Value, json};
+
+/// Prints the attained cost ratio of policies, cell by cell.
+#[derive(Parser)]
+struct Options {
+    /// The folder with the traces and clairvoyant.csv.
+    #[arg(long)]
+    traces: PathBuf,
+    /// A policy's name, its YAML or JSON, or a file with it; repeats. `$W` in it is the wanted wait
+    /// in seconds, `$B` the start-up time.
+    #[arg(long, default_value = "slo")]
+    policy: Vec<String>,
+    /// Only these cells, as 15/60,90/300.
+    #[arg(long, value_delimiter = ',')]
+    cells: Vec<String>,
+    /// Only traces whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Each trace in a line.
+    #[arg(long)]
+    rows: bool,
+    /// All rows as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// The seed of the start-up times.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many runs at once.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let mut cases = open(&options.traces)?;
+    cases.retain(|case| options.only.as_ref().is_none_or(|part| case.name.contains(part)));
+    let chosen = |cell: &Cell| options.cells.is_empty() || options.cells.contains(&cell.name());
+    let cells: Vec<Cell> = CELLS.into_iter().filter(chosen).collect();
+    if cases.is_empty() || cells.is_empty() {
+        bail!("no trace or no cell is left: see --traces, --only and --cells");
+    }
+    for name in &options.policy {
+        let started = Instant::now();
+        let contender = contender(name)?;
+        let rows = evaluate(&contender, &cells, &cases, options.seed, options.threads)?;
+        if options.json {
+            println!("{}", serde_json::to_string(&json!({"policy": name, "rows": rows}))?);
+            continue;
+        }
+        println!("{name}");
+        if options.rows {
+            println!("{}", rows_table(&rows));
+        }
+        println!("{}{:.1} s\n", summary_table(&summaries(&rows)), started.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+fn contender(name: &str) -> Result<Contender> {
+    let text = std::fs::read_to_string(name).unwrap_or_else(|_| name.into());
+    // A mistake shall show before anything runs.
+    rules_for(&text, &CELLS[0], 4)?;
+    let make = move |cell: &Cell, max: u32| {
+        let rules = rules_for(&text, cell, max).expect("it was read before");
+        Box::new(Core::new(rules)) as _
+    };
+    Ok(Contender { name: name.into(), make: Box::new(make) })
+}
+
+/// The rules of a policy in a cell: one configuration, the wanted wait its only input.
+fn rules_for(policy: &str, cell: &Cell, max: u32) -> Result<Rules> {
+    let wait = format!("{}s", cell.wait);
+    let mut rules = match policy {
+        "cpu_aware" => Rules { policy: Policy::CpuAware(CpuAware::default()), ..Rules::default() },
+        "slo" => serde_json::from_value(json!({"policy": {"slo": {"max_wait": wait}}}))?,
+        "occupancy" | "ratio" => serde_json::from_value(json!({"policy": {policy: {}}}))?,
+        text => written(text, cell)?,
+    };
+    rules.workers.min = 0;
+    rules.workers.max = max;
+    rules.workers.slots = 1;
+    rules.workers.start_up = Some(Span::from_secs(cell.start_up.into()));
+    Ok(rules)
+}
+
+fn written(text: &str, cell: &Cell) -> Result<Rules> {
+    let text = text
+        .replace("$W", &format!("{}s", cell.wait))
+        .replace("$B", &format!("{}s", cell.start_up));
+    let mut value: Value =
+        serde_saphyr::from_str(&text).with_context(|| format!("policy `{text}`"))?;
+    if value.get("policy").is_none() {
+        value = json!({ "policy": value });
+    }
+    if let Some(slo) = value.pointer_mut("/policy/slo").and_then(Value::as_object_mut) {
+        slo.entry("max_wait").or_insert_with(|| format!("{}s", cell.wait).into());
+    }
+    serde_json::from_value(value).with_context(|| format!("policy `{text}`"))
+}

@@ -1,0 +1,66 @@
+//! Whoever says how many workers there should be: the core that runs in production, or a rule to
+//! compare it with.
+
+use headcount_core::state::Outcome;
+use headcount_core::{Cadence, Observation, Rules, Span, State, decide};
+
+/// A rule that looks at its own poll and wants a number of workers.
+pub trait Autoscaler {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+
+    /// The time between two looks.
+    fn poll(&self) -> Span;
+
+    /// Who goes when it wants fewer.
+    fn victims(&self) -> Victims;
+
+    /// The number of workers that should serve or start; `None` leaves it as it is. Whatever it
+    /// says is done at once.
+    fn wanted(&mut self, seen: &Observation) -> Option<u32>;
+}
+
+/// Which workers go when there are too many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victims {
+    /// Idle ones, starting before ready, the youngest of each first; busy ones last.
+    #[default]
+    IdleFirst,
+    /// The youngest, whatever it is doing.
+    Youngest,
+}
+
+/// The core with its rules and what it remembers.
+#[derive(Clone, Debug)]
+pub struct Core {
+    rules: Rules,
+    state: State,
+}
+
+impl Core {
+    /// Nothing learnt yet.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, state: State::default() }
+    }
+}
+
+impl Autoscaler for Core {
+    fn name(&self) -> &str {
+        self.rules.policy.name()
+    }
+
+    fn poll(&self) -> Span {
+        self.rules.policy.poll()
+    }
+
+    fn victims(&self) -> Victims {
+        Victims::IdleFirst
+    }
+
+    fn wanted(&mut self, seen: &Observation) -> Option<u32> {
+        let decision = decide(&self.rules, &mut self.state, seen, Cadence::EveryLook, seen.t);
+        let (_, to) = decision.change()?;
+        self.state.note(Outcome::Done, seen.t);
+        Some(to)
+    }
+}
