@@ -11,7 +11,6 @@ installed() { command -v "$1" >/dev/null; }
 install_packages() {
   local missing=()
   installed redis-server || missing+=(redis-server)
-  installed redis-sentinel || missing+=(redis-sentinel)
   installed openssl || missing+=(openssl)
   installed dockerd || missing+=(docker.io runc containerd)
   [ -x /bin/busybox ] || missing+=(busybox-static)
@@ -28,11 +27,13 @@ install_packages() {
     { tail -20 "$services/apt.log"; exit 1; }
 }
 
+# The real Bull, for the stand-in of n8n's workers.
 install_bull() {
-  [ -d "$services/bull/node_modules/bull" ] && return
+  [ -d target/bull/node_modules/bull ] && return
   echo "installing bull"
-  mkdir -p "$services/bull"
-  npm install --prefix "$services/bull" --no-package-lock --no-save --silent bull@4.16.4
+  mkdir -p target/bull
+  cp crates/headcount/tests/bull/package.json target/bull/
+  npm install --prefix target/bull --no-package-lock --silent --no-audit --no-fund
 }
 
 stop_services() {
