@@ -143,6 +143,8 @@ const fn kind_of(rule: Rule, current: u32, wanted: u32) -> Kind {
     match rule {
         _ if wanted == current => Kind::Hold,
         Rule::Emergency => Kind::EmergencyScaleIn,
+        Rule::FullBacklog => Kind::FullScaleOut,
+        Rule::Bounds => Kind::Bounds,
         _ if wanted > current => Kind::ScaleOut,
         _ => Kind::ScaleIn,
     }
@@ -154,7 +156,8 @@ fn next_look(rules: &Rules, state: &State, look: &Look<'_>) -> Span {
     if look.queue.is_none_or(|q| q.waiting > 0) || look.fleet.starting > 0 {
         return ATTENTIVE.min(poll);
     }
-    rules.policy.rests_for(&state.policy, look.now).unwrap_or(poll)
+    let rests = rules.policy.rests_for(&state.policy, look.now).unwrap_or(poll);
+    rests.min(rules.policy.look())
 }
 
 /// The rule that had the last word gives the reason; if nobody had to insist, the first that spoke.

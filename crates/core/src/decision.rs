@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::{occupancy, ratio};
 use crate::time::{Span, Timestamp, as_seconds};
 
 /// How many workers should be running, and why.
@@ -109,6 +110,12 @@ pub enum Rule {
     Bounds,
     Busy,
     Breaker,
+    FullBacklog,
+    Occupancy,
+    Activation,
+    Ratio,
+    Stabilization,
+    Rate,
 }
 
 impl Rule {
@@ -132,6 +139,12 @@ impl Rule {
             Self::Bounds => "bounds",
             Self::Busy => "busy",
             Self::Breaker => "breaker",
+            Self::FullBacklog => "full_backlog",
+            Self::Occupancy => "occupancy",
+            Self::Activation => "activation",
+            Self::Ratio => "ratio",
+            Self::Stabilization => "stabilization",
+            Self::Rate => "rate",
         }
     }
 }
@@ -210,6 +223,10 @@ pub enum Why {
     BusyUnknown,
     /// After failures, wait.
     BackOff { failures: u32, left_s: f64, what: Trouble },
+    /// A reason of the policy `occupancy`.
+    Occupancy(occupancy::Reason),
+    /// A reason of the policy `ratio`.
+    Ratio(ratio::Reason),
 }
 
 /// The sources of an observation.
@@ -352,6 +369,8 @@ impl fmt::Display for Why {
                 };
                 write!(f, "{failures} {what} in a row: next try in {left_s:.0} s")
             }
+            Self::Occupancy(reason) => reason.fmt(f),
+            Self::Ratio(reason) => reason.fmt(f),
         }
     }
 }

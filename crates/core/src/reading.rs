@@ -193,6 +193,25 @@ pub struct QueueReading {
     /// Waiting jobs per tag or priority.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, u64>,
+    /// How busy the workers are, where the source measures it (Windmill).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<Occupancies>,
+}
+
+/// The share of time in which the workers were busy, percent of it, over the last 15 s, 5 min and
+/// 30 min. A window that is not full is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Occupancies {
+    /// Over 15 s.
+    #[serde(alias = "15s", skip_serializing_if = "Option::is_none")]
+    pub s15: Option<f64>,
+    /// Over 5 min.
+    #[serde(alias = "5m", skip_serializing_if = "Option::is_none")]
+    pub m5: Option<f64>,
+    /// Over 30 min.
+    #[serde(alias = "30m", skip_serializing_if = "Option::is_none")]
+    pub m30: Option<f64>,
 }
 
 /// What a host says of itself.

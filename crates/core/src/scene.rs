@@ -33,10 +33,10 @@ impl Scene {
         self.now = self.now.plus(Span::from_secs(seconds));
     }
 
-    /// What `guard` makes of a policy's wish for `wanted` workers.
-    pub(crate) fn judge(&self, wanted: u32, guard: impl FnOnce(&Look<'_>, &mut Draft)) -> Draft {
+    /// What a policy or guard sees.
+    pub(crate) fn look(&self) -> Look<'_> {
         let (bounds, _) = controls::bounds_at(&self.rules, self.now);
-        let look = Look {
+        Look {
             rules: &self.rules,
             now: self.now,
             every_look: true,
@@ -45,7 +45,12 @@ impl Scene {
             queue: self.queue.as_ref(),
             host: self.host.as_ref(),
             fleet: &self.fleet,
-        };
+        }
+    }
+
+    /// What `guard` makes of a policy's wish for `wanted` workers.
+    pub(crate) fn judge(&self, wanted: u32, guard: impl FnOnce(&Look<'_>, &mut Draft)) -> Draft {
+        let look = self.look();
         let mut draft = Draft::new(&look);
         draft.wanted = wanted;
         guard(&look, &mut draft);

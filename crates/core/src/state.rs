@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Decision, Direction, Rule};
+use crate::decision::{Decision, Direction, Kind, Rule};
 use crate::guard::brake::BrakeState;
 use crate::guard::breaker::BreakerState;
 use crate::guard::unknown::UnknownState;
@@ -96,6 +96,9 @@ pub struct Pending {
     /// The brake removed a worker in an emergency.
     #[serde(default)]
     pub by_brake: bool,
+    /// What kind of decision it was.
+    #[serde(default)]
+    pub kind: Kind,
 }
 
 /// What became of a change.
@@ -166,7 +169,7 @@ impl State {
     pub fn shift(&mut self, delta: Span) {
         let later = |t: &mut Option<Timestamp>| *t = t.map(|t| t.plus(delta));
         later(&mut self.seen_at);
-        self.policy.times().into_iter().for_each(later);
+        self.policy.shift(delta);
         self.unknown.times().into_iter().for_each(later);
         self.brake.times().into_iter().for_each(later);
         self.breaker.times().into_iter().for_each(later);
@@ -182,7 +185,7 @@ impl State {
             let by_policy =
                 (to > from && policy_wanted > from) || (to < from && policy_wanted < from);
             let by_brake = decision.rule == Rule::Brake && to < from;
-            Pending { at: decision.t, from, to, by_policy, by_brake }
+            Pending { at: decision.t, from, to, by_policy, by_brake, kind: decision.kind }
         });
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use headcount_core::decision::Direction;
 use headcount_core::policy::cpu_aware::CpuAware;
+use headcount_core::policy::occupancy::Occupancy;
+use headcount_core::policy::ratio::{Behavior, Count, Ratio, Select, Speed};
 use headcount_core::reading::{FleetReading, HostReading, QueueReading, Worker, WorkerState};
 use headcount_core::rules::{Bounds, Brake, Busy, Fallback, Limits, Pressure};
 use headcount_core::state::{Controls, Fixed, Outcome, Pause};
@@ -13,6 +15,9 @@ use headcount_core::{
 };
 use proptest::prelude::*;
 use proptest::sample::select;
+
+/// The largest state of a group.
+const MOST_BYTES: usize = 64 * 1024;
 
 /// One look of a random history.
 #[derive(Clone, Debug)]
@@ -155,6 +160,50 @@ fn look(extreme: bool) -> impl Strategy<Value = Look> {
     )
 }
 
+/// Every policy, with random parameters.
+fn policy() -> impl Strategy<Value = Policy> {
+    let cpu_aware = (0..200_i64, 0..200_i64).prop_map(|(idle, cooldown)| {
+        Policy::CpuAware(CpuAware {
+            idle: Span::from_secs(idle),
+            cooldown: Span::from_secs(cooldown),
+            ..CpuAware::default()
+        })
+    });
+    let occupancy = (0..400_u32, 1..9_u64, 0..60_u32).prop_map(|(cooldown, jobs, low)| {
+        Policy::Occupancy(Occupancy {
+            cooldown_seconds: cooldown,
+            full_scale_cooldown_seconds: cooldown,
+            inc_scale_num_jobs_waiting: jobs,
+            dec_scale_occupancy_rate: low.into(),
+            ..Occupancy::default()
+        })
+    });
+    let count = select(vec![Count::Waiting, Count::WaitingAndActive]);
+    let select = select(vec![Select::Max, Select::Min, Select::Disabled]);
+    let ratio = (0.1..20.0_f64, count, 0..5_u64, 0..400_i64, proptest::option::of(select))
+        .prop_map(|(jobs_per_worker, count, activation, seconds, select)| {
+            let speed = |select| Speed {
+                stabilization_window: Some(Span::from_secs(seconds)),
+                select,
+                policies: None,
+            };
+            let behavior = select.map(|select| Behavior {
+                scale_up: Some(speed(select)),
+                scale_down: Some(speed(select)),
+            });
+            let cooldown = Span::from_secs(seconds);
+            Policy::Ratio(Ratio {
+                jobs_per_worker,
+                count,
+                activation,
+                cooldown,
+                behavior,
+                ..Ratio::default()
+            })
+        });
+    prop_oneof![cpu_aware, occupancy, ratio]
+}
+
 prop_compose! {
     fn rules()(
         min in 0..4_u32,
@@ -164,17 +213,12 @@ prop_compose! {
         fallback in proptest::option::of(0..9_u32),
         off in any::<bool>(),
         cpu_pressure in proptest::option::of(Just(Pressure { resume: 30.0, emergency: 60.0 })),
-        idle in 0..200_i64,
-        cooldown in 0..200_i64,
+        policy in policy(),
     ) -> Rules {
         let max = (min + more).max(1);
         Rules {
             workers: Bounds { min, max, ..Bounds::default() },
-            policy: Policy::CpuAware(CpuAware {
-                idle: Span::from_secs(idle),
-                cooldown: Span::from_secs(cooldown),
-                ..CpuAware::default()
-            }),
+            policy,
             brake: Brake { off, cpu_pressure, ..Brake::default() },
             limits: Limits { step_out: step, step_in: step },
             busy,
@@ -234,7 +278,7 @@ fn trusted<T>(sight: &Sight<T>, rules: &Rules, credible: impl Fn(&T) -> bool) ->
 /// Whether everything that a decision needs is known, and the queue hands out jobs.
 fn all_is_known(rules: &Rules, look: &Look) -> bool {
     trusted(&look.queue, rules, |q| q.paused != Some(true))
-        && trusted(&look.host, rules, HostReading::is_credible)
+        && (!rules.policy.needs_host() || trusted(&look.host, rules, HostReading::is_credible))
 }
 
 /// How many workers are idle beyond doubt.
@@ -327,7 +371,7 @@ proptest! {
         for look in &looks {
             now = Timestamp::from_millis(now.as_millis() + look.after_ms);
             let text = serde_json::to_string(&stored).unwrap();
-            prop_assert!(text.len() < 4096, "the state grows: {} bytes", text.len());
+            prop_assert!(text.len() < MOST_BYTES, "the state grows: {} bytes", text.len());
             stored = serde_json::from_str(&text).unwrap();
             let seen = prepare(&mut live, look, now);
             prepare(&mut stored, look, now);
@@ -366,7 +410,7 @@ proptest! {
             let json = serde_json::to_value(decision).unwrap();
             prop_assert!(all_numbers_are_finite("", &json), "{json:#}");
             prop_assert_eq!(decision.kind == Kind::Hold, decision.change().is_none());
-            prop_assert!(serde_json::to_string(state).unwrap().len() < 4096);
+            prop_assert!(serde_json::to_string(state).unwrap().len() < MOST_BYTES);
             let clear = !decision.reason.is_empty() && decision.reason.len() < 300;
             prop_assert!(clear, "{}", decision.reason);
             for (before, after) in decision.trail.iter().zip(decision.trail.iter().skip(1)) {

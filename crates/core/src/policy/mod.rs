@@ -1,6 +1,8 @@
 //! Policies: the rules that want a number. Each is the whole rule, timing included, in one file.
 
 pub mod cpu_aware;
+pub mod occupancy;
+pub mod ratio;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use crate::guard::Look;
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
 use cpu_aware::{CpuAware, CpuAwareState};
+use occupancy::{Occupancy, OccupancyState};
+use ratio::{Ratio, RatioState};
 
 /// The policy of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +21,10 @@ use cpu_aware::{CpuAware, CpuAwareState};
 pub enum Policy {
     /// Queue depth and host CPU, one worker at a time.
     CpuAware(CpuAware),
+    /// Queue depth per tag and occupancy over 15 s, 5 min and 30 min: Windmill's rule.
+    Occupancy(Occupancy),
+    /// So many jobs per worker, as KEDA and the Kubernetes HPA do it.
+    Ratio(Ratio),
 }
 
 impl Default for Policy {
@@ -33,6 +41,12 @@ pub struct PolicyState {
     pub decided_at: Option<Timestamp>,
     /// Memory of `cpu_aware`.
     pub cpu_aware: CpuAwareState,
+    /// Memory of `occupancy`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub occupancy: OccupancyState,
+    /// Memory of `ratio`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ratio: RatioState,
 }
 
 /// What a policy wants, and why.
@@ -47,6 +61,17 @@ impl Policy {
     pub const fn poll(&self) -> Span {
         match self {
             Self::CpuAware(p) => p.poll,
+            Self::Occupancy(p) => p.poll,
+            Self::Ratio(p) => p.poll,
+        }
+    }
+
+    /// The longest rest between two looks while all is quiet: policies that sample in between
+    /// look more often than they decide.
+    pub fn look(&self) -> Span {
+        match self {
+            Self::Occupancy(p) => p.poll.min(occupancy::SAMPLE),
+            _ => self.poll(),
         }
     }
 
@@ -64,12 +89,16 @@ impl Policy {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::CpuAware(_) => "cpu_aware",
+            Self::Occupancy(_) => "occupancy",
+            Self::Ratio(_) => "ratio",
         }
     }
 
     pub(crate) fn problems(&self, found: &mut Vec<(String, String)>) {
         match self {
             Self::CpuAware(p) => p.problems(found),
+            Self::Occupancy(p) => p.problems(found),
+            Self::Ratio(p) => p.problems(found),
         }
     }
 
@@ -82,6 +111,9 @@ impl Policy {
 
     /// The policy's wish for what is seen. Called only with fresh readings.
     pub(crate) fn wish(&self, state: &mut PolicyState, look: &Look<'_>) -> Wish {
+        if let Self::Occupancy(p) = self {
+            p.watch(&mut state.occupancy, look);
+        }
         if !look.every_look
             && let Some(rests) = self.rests_for(state, look.now)
         {
@@ -91,6 +123,8 @@ impl Policy {
         state.decided_at = Some(look.now);
         match self {
             Self::CpuAware(p) => p.wish(&mut state.cpu_aware, look),
+            Self::Occupancy(p) => p.wish(&state.occupancy, look),
+            Self::Ratio(p) => p.wish(&mut state.ratio, look),
         }
     }
 }
@@ -98,13 +132,25 @@ impl Policy {
 impl PolicyState {
     pub(crate) fn acted(&mut self, change: &Pending) {
         self.cpu_aware.acted(change);
+        self.occupancy.acted(change);
+        self.ratio.acted(change);
     }
 
     pub(crate) fn forget_idleness(&mut self) {
         self.cpu_aware.idle_since = None;
+        self.ratio.forget_idleness();
     }
 
-    pub(crate) fn times(&mut self) -> [&mut Option<Timestamp>; 3] {
-        [&mut self.decided_at, &mut self.cpu_aware.idle_since, &mut self.cpu_aware.acted_at]
+    /// Moves every remembered time by `delta`.
+    pub(crate) fn shift(&mut self, delta: Span) {
+        let own =
+            [&mut self.decided_at, &mut self.cpu_aware.idle_since, &mut self.cpu_aware.acted_at];
+        own.into_iter().for_each(|t| *t = t.map(|t| t.plus(delta)));
+        self.occupancy.shift(delta);
+        self.ratio.shift(delta);
     }
+}
+
+fn is_default<T: Default + PartialEq>(part: &T) -> bool {
+    *part == T::default()
 }
