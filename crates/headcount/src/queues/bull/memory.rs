@@ -56,6 +56,7 @@ impl Memory {
             durations: Vec::new(),
             finished_total: Some(finished_total),
             tags: if raw.paused { BTreeMap::new() } else { tags(raw) },
+            occupancy: None,
         }
     }
 
