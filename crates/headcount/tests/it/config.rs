@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use headcount::config::{self, ConfigErrors, Overrides};
-use headcount_core::{Policy, Span};
+use headcount_core::Span;
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Result<config::Config, ConfigErrors> {
@@ -387,8 +387,8 @@ proptest! {
                 prop_assert!(right);
                 let rules = &config.groups[0].rules;
                 prop_assert_eq!(i64::from(rules.workers.max), max);
-                let Policy::CpuAware(policy) = &rules.policy;
-                prop_assert_eq!(policy.poll, Span::from_millis(poll as i64));
+                prop_assert_eq!(rules.policy.name(), "cpu_aware");
+                prop_assert_eq!(rules.policy.poll(), Span::from_millis(poll as i64));
             }
             Err(_) => prop_assert!(!right),
         }
