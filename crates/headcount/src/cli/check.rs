@@ -137,6 +137,7 @@ async fn look_at(found: &Found, groups: &[&GroupConfig]) -> Vec<About> {
     }
     let needed = groups.iter().any(|group| group.rules.policy.needs_host());
     all.push(about_all(of_host(&host, needed).await));
+    all.extend(host.facts().into_iter().map(about_all));
     all
 }
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::cli::{Globals, runtime};
-use crate::{config, daemon, telemetry};
+use crate::config::{self, Overrides};
+use crate::{daemon, telemetry};
 
 /// Arguments of `headcount run`.
 #[derive(Debug, clap::Args)]
@@ -19,8 +20,13 @@ impl Args {
         let found = config::find(globals)?;
         telemetry::start(found.config.log.format, found.config.log.level);
         found.notes.iter().for_each(|note| tracing::info!("{note}"));
-        let globals = globals.clone();
-        let load: daemon::Load = Box::new(move || Ok(config::find(&globals)?.config));
+        let (globals, file) = (globals.clone(), found.file.clone());
+        let load: daemon::Load = Box::new(move || {
+            // A file that is gone must not be replaced by another one, or by the environment.
+            let overrides = Overrides { state_dir: globals.state_dir.clone() };
+            let Some(file) = &file else { return Ok(config::find(&globals)?.config) };
+            Ok(config::load(file, &overrides)?)
+        });
         runtime()?.block_on(daemon::run(found.config, load, found.file, self.dry_run))?;
         Ok(ExitCode::SUCCESS)
     }

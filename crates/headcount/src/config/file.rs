@@ -223,7 +223,10 @@ impl Group {
             }
             Some(MetricsList { redis: redis?, key: list.key, keep: list.keep })
         });
-        let (queue, target) = (self.queue?, self.target?);
+        let (mut queue, target) = (self.queue?, self.target?);
+        if let QueueConfig::Bull(bull) = &mut queue {
+            bull.slots.get_or_insert(rules.workers.slots);
+        }
         Some(GroupConfig { name, rules, queue, target, look, metrics_list, base_dir })
     }
 }

@@ -183,7 +183,7 @@ async fn a_worker_told_to_go_is_draining_until_it_is_gone() {
 #[tokio::test]
 async fn a_stuck_worker_is_unknown_and_not_idle() {
     let redis = TestRedis::start();
-    let config = BullConfig { redis: redis.config(), slots: 2, ..BullConfig::default() };
+    let config = BullConfig { redis: redis.config(), slots: Some(2), ..BullConfig::default() };
     let mut queue = open(&config);
     let two = [("N8N_CONCURRENCY_PRODUCTION_LIMIT", "2")];
     let worker = redis.worker("aaaaaaaaaaaa", &two).await;

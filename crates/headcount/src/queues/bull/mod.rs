@@ -46,9 +46,9 @@ pub struct BullConfig {
     pub queue: String,
     /// What n8n's own channels begin with: `n8n`, or its `N8N_REDIS_KEY_PREFIX`.
     pub n8n_prefix: String,
-    /// Jobs one worker runs at once, n8n's concurrency: 1. More make a free slot no proof that the
-    /// worker is idle.
-    pub slots: u32,
+    /// Jobs one worker runs at once, n8n's concurrency; as `workers.slots` unless given. More than
+    /// one make a free slot no proof that the worker is idle.
+    pub slots: Option<u32>,
 }
 
 struct Bull {
@@ -89,7 +89,7 @@ impl Default for BullConfig {
             prefix: "bull".into(),
             queue: "jobs".into(),
             n8n_prefix: "n8n".into(),
-            slots: 1,
+            slots: None,
         }
     }
 }
@@ -115,7 +115,7 @@ impl BullConfig {
             let what = "must hold a whole hash tag like {bull}, or no brace at all";
             found.push(("prefix".into(), what.into()));
         }
-        if self.slots == 0 {
+        if self.slots == Some(0) {
             found.push(("slots".into(), "must be at least 1".into()));
         }
         found
@@ -126,7 +126,7 @@ impl BullConfig {
         let redis = Redis::open(&self.redis, &place.base_dir)?;
         let keys = Keys::new(self, redis.is_cluster());
         Ok(Box::new(Bull {
-            workers: Workers::new(&keys, self.slots, redis.is_cluster()),
+            workers: Workers::new(&keys, self.slots.unwrap_or(1), redis.is_cluster()),
             neighbours: Neighbours::default(),
             memory: Memory::default(),
             wakes: Arc::new(Notify::new()),
@@ -297,7 +297,7 @@ mod tests {
             prefix: String::new(),
             queue: String::new(),
             n8n_prefix: String::new(),
-            slots: 0,
+            slots: Some(0),
             ..BullConfig::default()
         };
         let keys: Vec<_> = config.problems().into_iter().map(|(key, _)| key).collect();

@@ -50,17 +50,14 @@ pub struct ComposeConfig {
     /// How long a worker that was told to go may take to finish its job, before it is killed.
     /// Must exceed the longest job (n8n: `N8N_GRACEFUL_SHUTDOWN_TIMEOUT`). The service's own
     /// `stop_grace_period` counts if it is longer.
-    #[schemars(with = "String")]
     pub grace: Span,
     /// How long one `docker compose up` may take, image pull included.
-    #[schemars(with = "String")]
     pub up_timeout: Span,
     /// Where the Docker Engine is: `unix:///path` or `tcp://host:port`. Default: the environment
     /// variable `DOCKER_HOST`, else the standard socket.
     pub docker_host: Option<String>,
     /// How long after its start a container without a health check counts as starting. One with a
     /// health check is starting until that passes.
-    #[schemars(with = "String")]
     pub ready_after: Span,
 }
 
