@@ -2,6 +2,7 @@
 //! samples of what was seen, and what people asked for. If the file cannot be written, Headcount
 //! goes on, says so, and writes what it kept once it can.
 
+mod rows;
 mod schema;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::limits::{BUFFERED_EVENTS, BUFFERED_SAMPLES};
+use rows::{Sample, event_of, json, outcome_name, read_controls, write_all};
 
 /// The store of one Headcount.
 #[derive(Debug)]
@@ -71,17 +73,6 @@ struct Inner {
     sampled: HashMap<String, Sample>,
     controls: HashMap<String, Controls>,
     controls_read_at: Option<Instant>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Sample {
-    group: String,
-    t: Timestamp,
-    queue: Option<(u64, u64, Option<Span>, Option<u64>)>,
-    fleet: Option<(u32, u32, u32, Option<u32>)>,
-    host: Option<(f64, Option<f64>)>,
-    cpu_ema: Option<f64>,
-    wanted: Option<u32>,
 }
 
 /// A sample is written when its numbers changed, or after this long.
@@ -416,124 +407,6 @@ fn open(path: &Path) -> Result<Connection, String> {
     db.pragma_update(None, "synchronous", "NORMAL").map_err(broken)?;
     schema::migrate(&mut db)?;
     Ok(db)
-}
-
-fn write_all(
-    db: &Connection,
-    events: &VecDeque<Event>,
-    latest: &[&Latest],
-    samples: &VecDeque<Sample>,
-) -> rusqlite::Result<()> {
-    let change = db.unchecked_transaction()?;
-    for event in events {
-        let (from, to) = event.decision.change().unwrap_or_default();
-        change
-            .prepare_cached(
-                "INSERT INTO events (t_ms, name, kind, from_n, to_n, dry, outcome, note,
-                 observation, decision) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                event.t.as_millis(),
-                event.group,
-                event.decision.kind.name(),
-                from,
-                to,
-                event.dry,
-                event.outcome.map(outcome_name),
-                event.note,
-                text(&event.observation)?,
-                text(&event.decision)?,
-            ])?;
-    }
-    for latest in latest {
-        change
-            .prepare_cached(
-                "INSERT OR REPLACE INTO groups (name, t_ms, state, observation, decision)
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![
-                latest.group,
-                latest.decision.t.as_millis(),
-                text(&latest.state)?,
-                text(&latest.observation)?,
-                text(&latest.decision)?,
-            ])?;
-    }
-    for sample in samples {
-        write_sample(&change, sample)?;
-    }
-    change.commit()
-}
-
-fn write_sample(db: &Connection, sample: &Sample) -> rusqlite::Result<usize> {
-    let (waiting, active, oldest, finished) =
-        sample.queue.map_or((None, None, None, None), |(waiting, active, oldest, finished)| {
-            (Some(waiting), Some(active), oldest, finished)
-        });
-    let count = |n: Option<u64>| n.map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-    let oldest = oldest.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
-    let fleet = sample.fleet;
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO samples (name, t_ms, waiting, active, oldest_ms, finished, ready,
-         starting, draining, busy, cpu_raw, mem, cpu_ema, wanted)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-    )?
-    .execute(params![
-        sample.group,
-        sample.t.as_millis(),
-        count(waiting),
-        count(active),
-        oldest,
-        count(finished),
-        fleet.map(|f| f.0),
-        fleet.map(|f| f.1),
-        fleet.map(|f| f.2),
-        fleet.and_then(|f| f.3),
-        sample.host.map(|h| h.0),
-        sample.host.and_then(|h| h.1),
-        sample.cpu_ema,
-        sample.wanted,
-    ])
-}
-
-fn read_controls(db: &Connection) -> rusqlite::Result<HashMap<String, Controls>> {
-    let mut query = db.prepare_cached("SELECT name, controls FROM controls")?;
-    let rows = query.query_map([], |row| Ok((row.get(0)?, json(row, 1)?)))?;
-    rows.collect()
-}
-
-fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
-    let outcome: Option<String> = row.get(3)?;
-    Ok(Event {
-        t: Timestamp::from_millis(row.get(0)?),
-        group: row.get(1)?,
-        dry: row.get(2)?,
-        outcome: outcome.map(|name| if name == "done" { Outcome::Done } else { Outcome::Failed }),
-        note: row.get(4)?,
-        observation: json(row, 5)?,
-        decision: json(row, 6)?,
-    })
-}
-
-const fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Done => "done",
-        Outcome::Failed => "failed",
-    }
-}
-
-fn text<T: Serialize>(value: &T) -> rusqlite::Result<String> {
-    serde_json::to_string(value).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
-}
-
-fn json<T: serde::de::DeserializeOwned>(
-    row: &rusqlite::Row<'_>,
-    column: usize,
-) -> rusqlite::Result<T> {
-    let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|e| {
-        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
-    })
 }
 
 #[cfg(test)]
