@@ -12,7 +12,8 @@ use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::{Policy, Rules, Span};
 use headcount_sim::autoscaler::Core;
 use headcount_sim::benchmark::{
-    CELLS, Cell, Contender, evaluate, open, rows_table, summaries, summary_table,
+    CELLS, Case, Cell, Contender, clairvoyant_hours, evaluate, open, rows_table, summaries,
+    summary_table,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,9 @@ struct Options {
     /// All rows as JSON instead of tables.
     #[arg(long)]
     json: bool,
+    /// Compare our clairvoyant schedules with clairvoyant.csv instead.
+    #[arg(long)]
+    check_clairvoyant: bool,
     /// The seed of the start-up times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -55,6 +59,9 @@ fn main() -> Result<()> {
     if cases.is_empty() || cells.is_empty() {
         bail!("no trace or no cell is left: see --traces, --only and --cells");
     }
+    if options.check_clairvoyant {
+        return check_clairvoyant(&cells, &cases, options.threads);
+    }
     for name in &options.policy {
         let started = Instant::now();
         let contender = contender(name)?;
@@ -68,6 +75,23 @@ fn main() -> Result<()> {
             println!("{}", rows_table(&rows));
         }
         println!("{}{:.1} s\n", summary_table(&summaries(&rows)), started.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// Ours may cost at most 2 % more than the shipped ones.
+fn check_clairvoyant(cells: &[Cell], cases: &[Case], threads: usize) -> Result<()> {
+    let started = Instant::now();
+    let mut worst: f64 = 0.0;
+    for (cell, trace, ours, shipped) in clairvoyant_hours(cells, cases, threads) {
+        let shipped = shipped.with_context(|| format!("no line for {} {trace}", cell.name()))?;
+        let more = ours / shipped;
+        worst = worst.max(more);
+        println!("{:>6} {trace:<14} {ours:10.4} {shipped:10.4} {more:.4}", cell.name());
+    }
+    println!("worst {worst:.4}, {:.1} s", started.elapsed().as_secs_f64());
+    if worst > 1.02 {
+        bail!("a schedule costs more than 2 % more than the shipped one");
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 pub mod autoscaler;
 pub mod benchmark;
+pub mod clairvoyant;
 mod events;
 pub mod moment;
 pub mod run;

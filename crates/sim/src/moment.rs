@@ -27,6 +27,11 @@ impl Moment {
         Self(u64::try_from(span.as_micros().max(0)).unwrap_or(u64::MAX))
     }
 
+    /// Microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
     /// Seconds.
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e6

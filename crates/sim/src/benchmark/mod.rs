@@ -18,6 +18,8 @@ use headcount_core::Span;
 use serde::Serialize;
 
 use crate::autoscaler::Autoscaler;
+use crate::clairvoyant::clairvoyant;
+use crate::moment::Moment;
 use crate::run::{Stuck, run_with};
 use crate::score::Score;
 use crate::trace::{Trace, TraceError};
@@ -217,6 +219,23 @@ impl Row {
         let waited = self.score.waits.mean * self.score.jobs as f64 / 3600.0;
         (self.score.worker_hours + c * waited) / self.score.work_hours
     }
+}
+
+/// Our own clairvoyant schedules, in the order of cells and traces: (cell, trace, worker-hours, what
+/// was shipped beside the trace if anything).
+pub fn clairvoyant_hours(
+    cells: &[Cell],
+    cases: &[Case],
+    threads: usize,
+) -> Vec<(Cell, String, f64, Option<f64>)> {
+    let tasks: Vec<(Cell, &Case)> =
+        cells.iter().flat_map(|cell| cases.iter().map(|case| (*cell, case))).collect();
+    in_parallel(threads, &tasks, |(cell, case)| {
+        let seconds = |s: u32| Moment::from_micros(u64::from(s) * 1_000_000);
+        let found = clairvoyant(&case.trace, seconds(cell.start_up), seconds(cell.wait));
+        let shipped = case.clairvoyant.get(&(cell.start_up, cell.wait)).copied();
+        (*cell, case.name.clone(), found.cost.as_hours(), shipped)
+    })
 }
 
 /// Runs a contender in each cell on each trace, in the order of cells and traces, on `threads`
