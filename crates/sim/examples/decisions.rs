@@ -11,9 +11,10 @@ use clap::Parser;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::{Policy, Rules, Span};
 use headcount_sim::autoscaler::Core;
+use headcount_sim::baselines::families;
 use headcount_sim::benchmark::{
-    CELLS, Case, Cell, Contender, clairvoyant_hours, evaluate, open, rows_table, summaries,
-    summary_table,
+    CELLS, Case, Cell, Contender, clairvoyant_hours, evaluate, open, peers_table, rows_table,
+    summaries, summary_table, tune,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ struct Options {
     traces: PathBuf,
     /// A policy's name, its YAML or JSON, or a file with it; repeats. `$W` in it is the wanted wait
     /// in seconds, `$B` the start-up time.
-    #[arg(long, default_value = "slo")]
+    #[arg(long, num_args = 0.., default_value = "slo")]
     policy: Vec<String>,
     /// Only these cells, as 15/60,90/300.
     #[arg(long, value_delimiter = ',')]
@@ -42,6 +43,9 @@ struct Options {
     /// Compare our clairvoyant schedules with clairvoyant.csv instead.
     #[arg(long)]
     check_clairvoyant: bool,
+    /// Also run the baselines whose names contain one of these; `all` for every one.
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
     /// The seed of the start-up times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -75,6 +79,16 @@ fn main() -> Result<()> {
             println!("{}", rows_table(&rows));
         }
         println!("{}{:.1} s\n", summary_table(&summaries(&rows)), started.elapsed().as_secs_f64());
+    }
+    let mut peers = Vec::new();
+    for family in families() {
+        let wanted = |part: &String| part == "all" || family.name.contains(part.as_str());
+        if options.peers.iter().any(wanted) {
+            peers.push(tune(&family, &cells, &cases, options.seed, options.threads));
+        }
+    }
+    if !peers.is_empty() {
+        println!("{}", peers_table(&cells, &peers));
     }
     Ok(())
 }

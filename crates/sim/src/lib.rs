@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod autoscaler;
+pub mod baselines;
 pub mod benchmark;
 pub mod clairvoyant;
 mod events;

@@ -7,6 +7,7 @@
 //! geometric mean over the traces, that of several cells the geometric mean over them; 1.0 is
 //! knowing the future. Every run starts cold: nothing is learnt but for a hint of the start-up time.
 
+mod peers;
 mod table;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use crate::score::Score;
 use crate::trace::{Trace, TraceError};
 use crate::world::{MostWorkers, OfTrace, WorldRules};
 
+pub use peers::{Peer, best_of_each_cell, peers_table, tune};
 pub use table::{Summary, geometric_mean, rows_table, summaries, summary_table};
 
 /// A p95 of up to this multiple of the wanted wait counts as met.
