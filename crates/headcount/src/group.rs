@@ -1,12 +1,13 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
 use std::fmt;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use headcount_core::decision::Source;
 use headcount_core::{
     Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
-    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
+    Reading, Rule, Rules, Silence, Span, State, Timestamp, Why, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -116,7 +117,7 @@ pub struct Group {
     state: Option<State>,
     looked: Option<(Instant, Timestamp)>,
     listed_at: Option<Timestamp>,
-    said: Option<Rule>,
+    said: Option<Discriminant<Why>>,
     silent: Vec<(Source, Silence)>,
 }
 
@@ -327,13 +328,17 @@ impl Group {
         self.silent = silent;
     }
 
-    /// A hold is news when another rule gives the reason than before.
+    /// A hold is news when it has another kind of reason than the one before.
     fn log_hold(&mut self, decision: &Decision) {
-        let Decision { current, policy_wanted, wanted, rule, reason, .. } = decision;
+        let Decision { current, policy_wanted, wanted, rule, reason, trail, .. } = decision;
         let group = &self.parts.name;
-        if *rule == Rule::Waiting || self.said.replace(*rule) == Some(*rule) {
+        let why = trail.iter().rfind(|step| step.rule == *rule).map(|step| discriminant(&step.why));
+        if *rule == Rule::Waiting || why.is_none() || self.said == why {
             tracing::debug!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
-        } else if *rule == Rule::Breaker {
+            return;
+        }
+        self.said = why;
+        if *rule == Rule::Breaker {
             tracing::warn!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
         } else {
             tracing::info!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
