@@ -9,12 +9,29 @@ use crate::moment::Moment;
 /// the order of their starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
+    /// The machine has done its part of a worker's start.
+    Booted { group: u32, worker: u32 },
     /// A worker has started.
-    Ready { worker: u32 },
+    Ready { group: u32, worker: u32 },
     /// A worker has finished a job.
-    End { worker: u32, job: u32 },
+    End { group: u32, worker: u32, job: u32 },
     /// A worker that was told to go has used up its grace.
-    Kill { worker: u32 },
+    Kill { group: u32, worker: u32 },
+    /// A worker's start has failed.
+    Die { group: u32, worker: u32 },
+}
+
+impl Event {
+    /// Whose it is.
+    pub(crate) const fn group(self) -> u32 {
+        match self {
+            Self::Booted { group, .. }
+            | Self::Ready { group, .. }
+            | Self::End { group, .. }
+            | Self::Kill { group, .. }
+            | Self::Die { group, .. } => group,
+        }
+    }
 }
 
 /// The events to come. Of two at the same moment the one that was planned first comes first, so
@@ -49,17 +66,17 @@ mod tests {
     fn in_order_of_time_then_of_planning() {
         let mut events = Events::default();
         let at = Moment::from_micros;
-        events.plan(at(5), Event::Kill { worker: 9 });
-        events.plan(at(3), Event::End { worker: 7, job: 1 });
-        events.plan(at(3), Event::Ready { worker: 8 });
+        events.plan(at(5), Event::Kill { group: 0, worker: 9 });
+        events.plan(at(3), Event::End { group: 0, worker: 7, job: 1 });
+        events.plan(at(3), Event::Ready { group: 0, worker: 8 });
         assert_eq!(events.next_at(), Some(at(3)));
         let order: Vec<_> = std::iter::from_fn(|| events.pop()).collect();
         assert_eq!(
             order,
             [
-                (at(3), Event::End { worker: 7, job: 1 }),
-                (at(3), Event::Ready { worker: 8 }),
-                (at(5), Event::Kill { worker: 9 }),
+                (at(3), Event::End { group: 0, worker: 7, job: 1 }),
+                (at(3), Event::Ready { group: 0, worker: 8 }),
+                (at(5), Event::Kill { group: 0, worker: 9 }),
             ]
         );
     }

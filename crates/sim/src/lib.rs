@@ -20,7 +20,7 @@ pub mod world;
 
 pub use autoscaler::{Autoscaler, Victims};
 pub use moment::Moment;
-pub use run::{Stuck, run, run_with};
+pub use run::{Member, Stuck, run, run_together, run_with};
 pub use score::Score;
 pub use trace::{Job, Trace, TraceError};
 pub use world::WorldRules;

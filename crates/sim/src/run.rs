@@ -4,7 +4,7 @@ use headcount_core::{HostReading, Observation, Reading, Rules, Silence, Timestam
 
 use crate::autoscaler::{Autoscaler, Core};
 use crate::moment::Moment;
-use crate::score::{Score, Waits};
+use crate::score::{Score, Tally, Waits};
 use crate::trace::Trace;
 use crate::world::{World, WorldRules};
 
@@ -15,12 +15,12 @@ const PATIENCE: Moment = Moment::from_micros(30 * 86_400 * 1_000_000);
 /// The policy leaves jobs waiting for ever.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{waiting} jobs still wait {days} days after the last arrival: the policy starts no worker for them"
+    "{waiting} jobs still wait {days} days after all should be done: the policy starts no worker for them"
 )]
 pub struct Stuck {
     /// Jobs that wait.
     pub waiting: usize,
-    /// Whole days since the last arrival.
+    /// Whole days since one worker would have done them all.
     pub days: u64,
 }
 
@@ -48,29 +48,62 @@ pub fn run_with(
     world: &WorldRules,
     seed: u64,
 ) -> Result<Score, Stuck> {
-    let mut place = World::new(trace, world, seed);
-    let mut seen = nothing_yet();
+    let scores = run_together(&mut [Member { trace, scaler, world }], seed)?;
+    Ok(scores.into_iter().next().expect("one member has one score"))
+}
+
+/// A group of several in one world.
+pub struct Member<'a> {
+    /// Its jobs.
+    pub trace: &'a Trace,
+    /// Who decides.
+    pub scaler: &'a mut dyn Autoscaler,
+    /// What the world is like for it. All share the host of the first that has one.
+    pub world: &'a WorldRules,
+}
+
+/// Runs several groups until the last job of all is finished; one score each. Worker-hours of each
+/// are counted until then.
+///
+/// # Errors
+/// One of them never starts the workers that its trace takes.
+pub fn run_together(members: &mut [Member<'_>], seed: u64) -> Result<Vec<Score>, Stuck> {
+    let groups: Vec<_> = members.iter().map(|m| (m.trace, m.world)).collect();
+    let mut place = World::new(&groups, seed);
+    let mut seen: Vec<Observation> = members.iter().map(|_| nothing_yet()).collect();
     // A poll of less than a millisecond would not move the core's clock.
-    let poll = Moment::from_span(scaler.poll()).max(Moment::from_micros(1000));
-    let last_arrival = trace.jobs.last().map(|job| job.at).unwrap_or_default();
-    let patience = last_arrival.plus(trace.work()).plus(PATIENCE);
-    let mut now = Moment::default();
-    loop {
+    let shortest = Moment::from_micros(1000);
+    let polls: Vec<Moment> =
+        members.iter().map(|m| Moment::from_span(m.scaler.poll()).max(shortest)).collect();
+    let mut due = vec![Moment::default(); members.len()];
+    let patience = patience(members);
+    while let Some((now, group)) = due.iter().copied().zip(0..).min() {
         place.advance(now);
-        if place.is_done() {
+        if place.all_done() {
             break;
         }
         if now > patience {
-            let days = (now.since(last_arrival).as_hours() / 24.0) as u64;
-            return Err(Stuck { waiting: place.waiting(), days });
+            let days = (PATIENCE.as_hours() / 24.0) as u64;
+            let waiting = (0..members.len()).map(|group| place.waiting(group)).sum();
+            return Err(Stuck { waiting, days });
         }
-        place.observe(&mut seen);
-        if let Some(to) = scaler.wanted(&seen) {
-            place.scale(to, scaler.victims());
+        place.observe(group, &mut seen[group]);
+        let scaler = &mut members[group].scaler;
+        if let Some(to) = scaler.wanted(&seen[group]) {
+            place.scale(group, to, scaler.victims());
         }
-        now = now.plus(poll);
+        due[group] = now.plus(polls[group]);
     }
-    Ok(score(trace, scaler.name(), place, seed))
+    let (end, tallies) = place.close();
+    let scored = members.iter().zip(tallies);
+    Ok(scored.map(|(member, tally)| score(member, tally, end, seed)).collect())
+}
+
+/// When a run is given up.
+fn patience(members: &[Member<'_>]) -> Moment {
+    let last = |m: &Member<'_>| m.trace.jobs.last().map(|job| job.at).unwrap_or_default();
+    let last = members.iter().map(last).max().unwrap_or_default();
+    members.iter().fold(last, |sum, m| sum.plus(m.trace.work())).plus(PATIENCE)
 }
 
 /// The rules as they hold in this world.
@@ -95,21 +128,22 @@ fn nothing_yet() -> Observation {
     }
 }
 
-fn score(trace: &Trace, policy: &str, place: World<'_>, seed: u64) -> Score {
-    let (end, tally) = place.close();
+fn score(member: &Member<'_>, tally: Tally, end: Moment, seed: u64) -> Score {
     Score {
         waits: Waits::of(tally.waits),
         worker_hours: tally.paid.as_hours(),
-        work_hours: trace.work().as_hours(),
+        work_hours: member.trace.work().as_hours(),
         scale_outs: tally.scale_outs,
         scale_ins: tally.scale_ins,
         reversals: tally.reversals,
         wasted_starts: tally.wasted_starts,
         busy_kills: tally.busy_kills,
-        jobs: trace.jobs.len(),
+        deaths: tally.deaths,
+        overload_minutes: tally.overloaded.as_seconds() / 60.0,
+        jobs: member.trace.jobs.len(),
         span_hours: end.as_hours(),
         seed,
-        policy: policy.into(),
+        policy: member.scaler.name().into(),
         events: tally.events,
     }
 }

@@ -26,6 +26,10 @@ pub struct Score {
     pub wasted_starts: u64,
     /// Jobs that were killed with their worker.
     pub busy_kills: u64,
+    /// Workers whose start failed.
+    pub deaths: u64,
+    /// Minutes in which more cores were wanted than the host has.
+    pub overload_minutes: f64,
     /// Jobs.
     pub jobs: usize,
     /// From the start to the end of the last job.
@@ -63,6 +67,8 @@ pub(crate) struct Tally {
     pub(crate) reversals: u64,
     pub(crate) wasted_starts: u64,
     pub(crate) busy_kills: u64,
+    pub(crate) deaths: u64,
+    pub(crate) overloaded: Moment,
     pub(crate) events: u64,
     last_change: Option<(bool, Moment)>,
 }

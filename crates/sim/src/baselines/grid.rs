@@ -73,14 +73,11 @@ fn reference_grid() -> Vec<Contender> {
 fn windmill_grid() -> Vec<Contender> {
     let published = windmill::Parameters::default();
     let mut settings = vec![published];
-    for (cooldown, (low, step)) in
-        pairs(&[30.0, 60.0, 120.0, 300.0], &pairs(&[0.25, 0.5, 0.7], &[0.1, 0.2, 0.5]))
-    {
-        for full_waiting in [None, Some(1.0), Some(4.0)] {
-            let full_cooldown = cooldown;
+    for (cooldown, (low, step)) in pairs(&[30.0, 60.0, 120.0], &pairs(&[0.25, 0.7], &[0.1, 0.5])) {
+        for full_waiting in [None, Some(1.0)] {
             settings.push(windmill::Parameters {
                 cooldown,
-                full_cooldown,
+                full_cooldown: cooldown,
                 low,
                 step,
                 full_waiting,
@@ -96,7 +93,7 @@ fn keda_grid() -> Vec<Contender> {
     let published = keda::Parameters::default();
     let mut settings = vec![published];
     for ((target, stabilization), (polling_interval, idle_first)) in pairs(
-        &pairs(&[0.5, 0.7, 1.0, 1.5, 2.0, 3.0], &[0.0, 30.0, 60.0, 300.0]),
+        &pairs(&[0.5, 0.7, 1.0, 2.0], &[0.0, 30.0, 60.0, 300.0]),
         &pairs(&[1.0, 30.0], &[false, true]),
     ) {
         settings.push(keda::Parameters {
@@ -142,11 +139,11 @@ fn aws_grid() -> Vec<Contender> {
 fn knative_grid() -> Vec<Contender> {
     let published = knative::Parameters::default();
     let mut settings = vec![published];
-    for ((target, window), panic) in
-        pairs(&pairs(&[0.5, 0.7, 0.85, 1.0], &[6.0, 30.0, 60.0, 120.0]), &[1.1, 2.0, 10.0])
-    {
-        settings.push(knative::Parameters { target, window, panic, ..published });
+    for (target, window) in pairs(&[0.5, 0.7, 1.0], &[6.0, 30.0, 60.0, 120.0]) {
+        settings.push(knative::Parameters { target, window, ..published });
     }
+    settings.push(knative::Parameters { target: 1.0, panic: 1.1, ..published });
+    settings.push(knative::Parameters { target: 1.0, panic: 10.0, ..published });
     for scale_down_delay in [30.0, 60.0] {
         settings.push(knative::Parameters {
             target: 1.0,

@@ -68,10 +68,13 @@ impl Sight {
     }
 }
 
-/// Asks a rule at moments: (s, waiting, active, ready, starting) and what it should want, where
-/// `None` is no change.
+/// (s, waiting, active, ready, starting) and what a rule should want then, where `None` is no change.
 #[cfg(test)]
-fn check(rule: &mut dyn crate::Autoscaler, rows: &[(f64, u64, u64, u32, u32, Option<u32>)]) {
+type Moments<'a> = &'a [(f64, u64, u64, u32, u32, Option<u32>)];
+
+/// Asks a rule at moments.
+#[cfg(test)]
+fn check(rule: &mut dyn crate::Autoscaler, rows: Moments<'_>) {
     use headcount_core::reading::{FleetReading, HostReading, QueueReading};
     use headcount_core::{Reading, Timestamp};
     for &(at, waiting, active, ready, starting, expected) in rows {

@@ -2,7 +2,7 @@
 //! plugins/builtin/strategy/target-value/plugin/plugin.go`, `policy/handler.go`).
 //!
 //! Every 10 s: factor = metric / target, here with the backlog per worker as the metric; within 1 %
-//! of 1 nothing, else ceil(n factor), or ceil(factor) from 0. After any action nothing for 300 s, in
+//! of 1 nothing, else ceil(n factor); from 0, ceil(factor) if it is above 0. After any action nothing for 300 s, in
 //! either direction. Nomad stops the allocations with the highest index: the youngest.
 
 use headcount_core::{Observation, Span};
@@ -49,7 +49,7 @@ impl TargetValue {
         let jobs = sight.waiting + if counts_active { sight.active } else { 0.0 };
         let n = f64::from(sight.live);
         let factor = jobs / n.max(1.0) / target;
-        if (factor - 1.0).abs() <= 0.01 {
+        if sight.live > 0 && (factor - 1.0).abs() <= 0.01 {
             return None;
         }
         Some(self.bounds.clamp((n.max(1.0) * factor).ceil()))
@@ -88,6 +88,7 @@ mod tests {
         check(
             &mut rule,
             &[
+                (-310.0, 1, 0, 0, 0, Some(1)),
                 (0.0, 0, 0, 0, 0, None),
                 (10.0, 7, 0, 0, 0, Some(7)),
                 (20.0, 30, 0, 0, 7, None),

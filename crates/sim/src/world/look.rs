@@ -1,0 +1,131 @@
+//! What a group's sources tell: no more than a real queue, target and host do.
+
+use headcount_core::reading::{
+    FleetReading, HostReading, LIST_LIMIT, QueueReading, Worker as Listed,
+};
+use headcount_core::{Observation, Reading, Silence};
+
+use super::Place;
+use super::group::{Group, State, Worker};
+use super::rules::Source;
+use crate::moment::Moment;
+
+impl Group<'_> {
+    /// Writes into `seen` what the sources tell, reusing its lists; `crowd` workers of all groups
+    /// are on the machine.
+    pub(super) fn observe(&mut self, crowd: usize, place: &mut Place, seen: &mut Observation) {
+        let now = place.now;
+        seen.t = now.as_timestamp();
+        if self.answers(Source::Host, now, &mut seen.host) {
+            tell(&mut seen.host, now, |host| observe_host(crowd, place, host));
+        }
+        if self.answers(Source::Fleet, now, &mut seen.fleet) {
+            tell(&mut seen.fleet, now, |fleet| self.observe_fleet(fleet));
+        }
+        if self.answers(Source::Queue, now, &mut seen.queue) {
+            tell(&mut seen.queue, now, |queue| self.observe_queue(now, queue));
+        }
+    }
+
+    /// Whether a source answers. If not, its reading becomes a missing one, or stays as it is where
+    /// it repeats itself.
+    fn answers<T>(&self, source: Source, now: Moment, reading: &mut Reading<T>) -> bool {
+        match self.rules.outage(source, now) {
+            None => return true,
+            Some(true) => {}
+            Some(false) => *reading = Reading::missing(Silence::Unreachable, "an outage"),
+        }
+        false
+    }
+
+    /// Counts the workers by what they do.
+    pub(super) fn count(&self) -> FleetReading {
+        let mut fleet = FleetReading::default();
+        let mut busy = 0;
+        for worker in self.live.iter().map(|number| &self.workers[*number as usize]) {
+            match worker.state {
+                State::Starting => fleet.starting += 1,
+                State::Ready => {
+                    fleet.ready += 1;
+                    busy += u32::from(!worker.running.is_empty());
+                }
+                State::Draining => fleet.draining += 1,
+                State::Gone => {}
+            }
+        }
+        fleet.busy = Some(busy);
+        fleet
+    }
+
+    fn observe_fleet(&mut self, fleet: &mut FleetReading) {
+        let mut list = std::mem::take(&mut fleet.workers);
+        *fleet = self.count();
+        fleet.died = std::mem::take(&mut self.died);
+        // Names are written only where they change: most looks see the same workers.
+        list.truncate(self.live.len());
+        self.listed.truncate(list.len());
+        for (place, number) in self.live.iter().enumerate() {
+            if self.listed.get(place) != Some(number) {
+                list.truncate(place);
+                self.listed.truncate(place);
+                list.push(self.listed_worker(*number));
+                self.listed.push(*number);
+            }
+            let Worker { state, running, .. } = &self.workers[*number as usize];
+            list[place].state = state.seen();
+            list[place].busy = Some(!running.is_empty());
+        }
+        fleet.workers = list;
+    }
+
+    fn listed_worker(&self, number: u32) -> Listed {
+        let Worker { state, ordered_at, .. } = &self.workers[number as usize];
+        Listed {
+            id: format!("w{number}"),
+            state: state.seen(),
+            busy: None,
+            started_at: Some(ordered_at.as_timestamp()),
+            version: None,
+        }
+    }
+
+    fn observe_queue(&mut self, now: Moment, queue: &mut QueueReading) {
+        queue.waiting = self.queue.len() as u64;
+        queue.active = self.running as u64;
+        queue.finished_total = Some(self.finished as u64);
+        queue.waits.clear();
+        let oldest = self.queue.iter().take(LIST_LIMIT);
+        let wait = |job: &u32| now.since(self.jobs[*job as usize].at).as_span();
+        queue.waits.extend(oldest.map(wait));
+        queue.oldest_wait = queue.waits.first().copied();
+        queue.ages.clear();
+        for worker in self.live.iter().map(|number| &self.workers[*number as usize]) {
+            let room = LIST_LIMIT - queue.ages.len();
+            let ages = worker.running.iter().take(room);
+            queue.ages.extend(ages.map(|(_, since)| now.since(*since).as_span()));
+        }
+        queue.durations.clear();
+        queue.durations.append(&mut self.durations);
+    }
+}
+
+/// Without a machine in the world its CPU is never in use.
+fn observe_host(crowd: usize, place: &mut Place, seen: &mut HostReading) {
+    let Some(host) = &mut place.host else { return };
+    let (cpu_raw, cpu_mean) = host.cpu(place.now);
+    seen.cpu_raw = cpu_raw;
+    seen.cpu_mean = Some(cpu_mean);
+    seen.mem = host.memory(crowd);
+    seen.cores = Some(host.rules().cores);
+}
+
+/// Has `write` bring a reading up to date, or make one.
+fn tell<T: Default>(reading: &mut Reading<T>, now: Moment, write: impl FnOnce(&mut T)) {
+    if let Reading::Known { value, taken_at } = reading {
+        *taken_at = now.as_timestamp();
+        return write(value);
+    }
+    let mut value = T::default();
+    write(&mut value);
+    *reading = Reading::known(value, now.as_timestamp());
+}
