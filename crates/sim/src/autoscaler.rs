@@ -28,6 +28,8 @@ pub enum Victims {
     IdleFirst,
     /// The youngest, whatever it is doing.
     Youngest,
+    /// Any, whatever it is doing.
+    Random,
 }
 
 /// The core with its rules and what it remembers.

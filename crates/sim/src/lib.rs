@@ -12,6 +12,7 @@ pub mod baselines;
 pub mod benchmark;
 pub mod clairvoyant;
 mod events;
+pub mod generate;
 pub mod moment;
 pub mod run;
 pub mod score;

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
+use fastrand::Rng;
 use headcount_core::Span;
 use headcount_core::reading::{LIST_LIMIT, WorkerState};
 
@@ -49,6 +50,8 @@ pub(super) struct Group<'a> {
     pub(super) listed: Vec<u32>,
     slots: u32,
     start_up: StartUp,
+    /// Picks victims where nobody knows whom the target picks.
+    picks: Rng,
     minimum_billing: Moment,
     grace: Option<Moment>,
     pub(super) tally: Tally,
@@ -105,6 +108,7 @@ impl<'a> Group<'a> {
             listed: Vec::new(),
             slots: rules.slots.unwrap_or(1).max(1),
             start_up: StartUp::new(rules, seed),
+            picks: Rng::with_seed(!seed),
             minimum_billing: Moment::from_span(rules.minimum_billing),
             grace: rules.grace.map(Moment::from_span),
             tally: Tally::new(trace.jobs.len()),
@@ -298,6 +302,9 @@ impl<'a> Group<'a> {
             let by_work = (victims == Victims::IdleFirst).then_some(by_work);
             (by_work, Reverse(*number))
         });
+        if victims == Victims::Random {
+            self.picks.shuffle(&mut may_go);
+        }
         for number in may_go.into_iter().take(go) {
             let worker = &mut self.workers[number as usize];
             self.tally.wasted_starts += u64::from(!worker.has_worked);
