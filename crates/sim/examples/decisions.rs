@@ -4,25 +4,27 @@
 #![expect(clippy::print_stdout, reason = "this is a program that prints a table")]
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::{Policy, Rules, Span};
 use headcount_sim::autoscaler::Core;
-use headcount_sim::baselines::families;
+use headcount_sim::baselines::{Family, families};
 use headcount_sim::benchmark::{
-    CELLS, Case, Cell, Contender, clairvoyant_hours, evaluate, open, peers_table, rows_table,
-    summaries, summary_table, tune,
+    CELLS, Case, Cell, Contender, Peer, Results, Row, Tuned, best_of_each_cell, clairvoyant_hours,
+    evaluate, fill_clairvoyant, made_up, matched, open, page, peers_table, rows_table, summaries,
+    summary_table, tune,
 };
 use serde_json::{Value, json};
 
 /// Prints the attained cost ratio of policies, cell by cell.
 #[derive(Parser)]
 struct Options {
-    /// The folder with the traces and clairvoyant.csv.
+    /// The folder with the traces and clairvoyant.csv; else made-up traces are used.
     #[arg(long)]
-    traces: PathBuf,
+    traces: Option<PathBuf>,
     /// A policy's name, its YAML or JSON, or a file with it; repeats. `$W` in it is the wanted wait
     /// in seconds, `$B` the start-up time.
     #[arg(long, num_args = 0.., default_value = "slo")]
@@ -45,6 +47,9 @@ struct Options {
     /// Also run the baselines whose names contain one of these; `all` for every one.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
+    /// Write all of it to this file, with the first policy as ours.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
     /// The seed of the start-up times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -55,7 +60,10 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let mut cases = open(&options.traces)?;
+    let mut cases = match &options.traces {
+        Some(folder) => open(folder)?,
+        None => made_up(),
+    };
     cases.retain(|case| options.only.as_ref().is_none_or(|part| case.name.contains(part)));
     let chosen = |cell: &Cell| options.cells.is_empty() || options.cells.contains(&cell.name());
     let cells: Vec<Cell> = CELLS.into_iter().filter(chosen).collect();
@@ -65,30 +73,71 @@ fn main() -> Result<()> {
     if options.check_clairvoyant {
         return check_clairvoyant(&cells, &cases, options.threads);
     }
+    fill_clairvoyant(&cells, &mut cases, options.threads);
+    let mut ours = Vec::new();
     for name in &options.policy {
         let contender = contender(name)?;
         let rows = evaluate(&contender, &cells, &cases, options.seed, options.threads)?;
-        if options.json {
-            println!("{}", serde_json::to_string(&json!({"policy": name, "rows": rows}))?);
-            continue;
-        }
-        println!("{name}");
-        if options.rows {
-            println!("{}", rows_table(&rows));
-        }
-        println!("{}", summary_table(&summaries(&rows)));
+        print_rows(&options, name, &rows)?;
+        ours.push((contender, summaries(&rows)));
     }
-    let mut peers = Vec::new();
-    for family in families() {
-        let wanted = |part: &String| part == "all" || family.name.contains(part.as_str());
-        if options.peers.iter().any(wanted) {
-            peers.push(tune(&family, &cells, &cases, options.seed, options.threads));
-        }
-    }
+    let peers = run_peers(&options, &cells, &cases);
     if !peers.is_empty() {
         println!("{}", peers_table(&cells, &peers));
     }
+    if let (Some(path), Some((contender, summaries))) = (&options.markdown, ours.first()) {
+        let match_one = |(_, tuned): &(&Peer, &Tuned)| {
+            matched(contender, &tuned.rows, &cases, options.seed, options.threads)
+        };
+        let matched: Vec<_> =
+            best_of_each_cell(&cells, &peers).iter().filter_map(match_one).collect();
+        let results = Results {
+            commit: &commit(),
+            traces: &description(&options, &cases),
+            cells: &cells,
+            ours: summaries,
+            peers: &peers,
+            matched: &matched,
+        };
+        std::fs::write(path, page(&results)).with_context(|| path.display().to_string())?;
+    }
     Ok(())
+}
+
+fn print_rows(options: &Options, name: &str, rows: &[Row]) -> Result<()> {
+    if options.json {
+        println!("{}", serde_json::to_string(&json!({"policy": name, "rows": rows}))?);
+        return Ok(());
+    }
+    println!("{name}");
+    if options.rows {
+        println!("{}", rows_table(rows));
+    }
+    println!("{}", summary_table(&summaries(rows)));
+    Ok(())
+}
+
+fn run_peers(options: &Options, cells: &[Cell], cases: &[Case]) -> Vec<Peer> {
+    let wanted = |family: &Family| {
+        let named = |part: &String| part == "all" || family.name.contains(part.as_str());
+        options.peers.iter().any(named)
+    };
+    let chosen = families().into_iter().filter(wanted);
+    chosen.map(|family| tune(&family, cells, cases, options.seed, options.threads)).collect()
+}
+
+/// The commit of the working tree, marked where it differs.
+fn commit() -> String {
+    let describe = Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let text = describe.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_string());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".into())
+}
+
+fn description(options: &Options, cases: &[Case]) -> String {
+    let kind = if options.traces.is_some() { "recorded and synthetic" } else { "made-up" };
+    let jobs: usize = cases.iter().map(|case| case.trace.jobs.len()).sum();
+    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    format!("{} {kind} traces with {jobs} jobs ({})", cases.len(), names.join(", "))
 }
 
 /// Ours may cost at most 2 % more than the shipped ones.

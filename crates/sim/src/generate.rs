@@ -113,7 +113,7 @@ impl Recipe {
     fn at_random(&self, rng: &mut Rng) -> Vec<f64> {
         let highest = self.arrivals.highest();
         let mut times = Vec::new();
-        if !(highest > 0.0) {
+        if highest.is_nan() || highest <= 0.0 {
             return times;
         }
         let mut at = exponential(rng, 1.0 / highest);

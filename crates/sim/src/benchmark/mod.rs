@@ -7,7 +7,9 @@
 //! geometric mean over the traces, that of several cells the geometric mean over them; 1.0 is
 //! knowing the future. Every run starts cold: nothing is learnt but for a hint of the start-up time.
 
+mod matched;
 mod peers;
+mod report;
 mod table;
 
 use std::collections::HashMap;
@@ -20,13 +22,16 @@ use serde::Serialize;
 
 use crate::autoscaler::Autoscaler;
 use crate::clairvoyant::clairvoyant;
+use crate::generate::{Recipe, samples};
 use crate::moment::Moment;
 use crate::run::{Stuck, run_with};
 use crate::score::Score;
 use crate::trace::{Trace, TraceError};
 use crate::world::{MostWorkers, OfTrace, WorldRules};
 
+pub use matched::{Matched, matched};
 pub use peers::{Peer, best_of_each_cell, peers_table, tune};
+pub use report::{Results, page};
 pub use table::{Summary, geometric_mean, rows_table, summaries, summary_table};
 
 /// A p95 of up to this multiple of the wanted wait counts as met.
@@ -220,6 +225,26 @@ impl Row {
     pub fn j(&self, c: f64) -> f64 {
         let waited = self.score.waits.mean * self.score.jobs as f64 / 3600.0;
         (self.score.worker_hours + c * waited) / self.score.work_hours
+    }
+}
+
+/// Made-up traces, where none are given.
+pub fn made_up() -> Vec<Case> {
+    let case =
+        |(name, recipe): (&str, Recipe)| Case::new(name.into(), recipe.trace(1), Costs::new());
+    samples().into_iter().map(case).collect()
+}
+
+/// Finds clairvoyant costs where none were shipped.
+pub fn fill_clairvoyant(cells: &[Cell], cases: &mut [Case], threads: usize) {
+    let lacks = |case: &&Case| {
+        cells.iter().any(|cell| !case.clairvoyant.contains_key(&(cell.start_up, cell.wait)))
+    };
+    let lacking: Vec<Case> = cases.iter().filter(lacks).cloned().collect();
+    for (cell, trace, hours, _) in clairvoyant_hours(cells, &lacking, threads) {
+        let case = cases.iter_mut().find(|case| case.name == trace);
+        let Some(case) = case else { continue };
+        case.clairvoyant.entry((cell.start_up, cell.wait)).or_insert(hours);
     }
 }
 

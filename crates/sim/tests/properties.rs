@@ -1,0 +1,160 @@
+//! What holds in every world: random jobs, machines, failures, silent sources, any policy.
+
+use headcount_core::rules::{Bounds, Busy};
+use headcount_core::{Observation, Rules, Span};
+use headcount_sim::autoscaler::Core;
+use headcount_sim::clairvoyant::zero_wait;
+use headcount_sim::world::{HostRules, Outage, Source};
+use headcount_sim::{Autoscaler, Job, Moment, Score, Trace, Victims, WorldRules, run_with};
+use proptest::prelude::*;
+
+fn seconds(s: f64) -> Moment {
+    Moment::from_seconds(s).expect("a test's seconds are fine")
+}
+
+/// Up to 60 jobs within two hours, some at once.
+fn traces() -> impl Strategy<Value = Trace> {
+    let job = (0u32..7200, 1u32..900, 1u32..4);
+    prop::collection::vec(job, 1..20).prop_map(|drawn| {
+        let mut jobs: Vec<Job> = drawn
+            .iter()
+            .flat_map(|(at, service, times)| {
+                let (at, service) = (seconds(f64::from(*at)), seconds(f64::from(*service)));
+                (0..*times).map(move |_| Job { at, service, class: 0 })
+            })
+            .collect();
+        jobs.sort_by_key(|job| job.at);
+        Trace { jobs, classes: Vec::new() }
+    })
+}
+
+fn outages() -> impl Strategy<Value = Vec<Outage>> {
+    let source = prop_oneof![Just(Source::Queue), Just(Source::Fleet), Just(Source::Host)];
+    let outage = (source, 0i64..7200, 1i64..1800, any::<bool>());
+    prop::collection::vec(outage, 0..3).prop_map(|drawn| {
+        let outage = |(source, at, lasts, stale)| {
+            let (at, lasts) = (Span::from_secs(at), Span::from_secs(lasts));
+            Outage { source, at, lasts, stale }
+        };
+        drawn.into_iter().map(outage).collect()
+    })
+}
+
+fn worlds() -> impl Strategy<Value = WorldRules> {
+    let host = prop::option::of((1.0f64..8.0, 0.2f64..1.5));
+    (0i64..120, 0.0f64..1.0, 0.0f64..0.3, prop::option::of(1i64..60), host, outages()).prop_map(
+        |(start_up, start_up_spread, start_up_failures, grace, host, outages)| WorldRules {
+            start_up: Span::from_secs(start_up),
+            start_up_spread,
+            start_up_failures,
+            grace: grace.map(Span::from_secs),
+            host: host.map(|(cores, cores_per_job)| HostRules {
+                cores,
+                cores_per_job,
+                background_cores: 0.05,
+                ..HostRules::default()
+            }),
+            outages,
+            ..WorldRules::default()
+        },
+    )
+}
+
+fn policies() -> impl Strategy<Value = Rules> {
+    let policy = prop_oneof![
+        Just(r#"{"cpu_aware": {}}"#),
+        Just(r#"{"occupancy": {}}"#),
+        Just(r#"{"ratio": {}}"#),
+        Just(r#"{"ratio": {"jobs_per_worker": 1}}"#),
+    ];
+    (policy, 0u32..3, 1u32..8).prop_map(|(policy, min, more)| Rules {
+        workers: Bounds { min, max: min + more, ..Bounds::default() },
+        policy: serde_json::from_str(policy).expect("it is a policy"),
+        busy: Busy::Protect,
+        ..Rules::default()
+    })
+}
+
+/// Holds what the core wants against what it saw.
+struct Checked {
+    core: Core,
+    rules: Rules,
+    /// The number when all sources were last heard.
+    wanted: Vec<Option<u32>>,
+}
+
+impl Checked {
+    fn new(rules: &Rules) -> Self {
+        Self { core: Core::new(rules.clone()), rules: rules.clone(), wanted: Vec::new() }
+    }
+}
+
+impl Autoscaler for Checked {
+    fn name(&self) -> &str {
+        self.core.name()
+    }
+
+    fn poll(&self) -> Span {
+        self.core.poll()
+    }
+
+    fn victims(&self) -> Victims {
+        self.core.victims()
+    }
+
+    fn wanted(&mut self, seen: &Observation) -> Option<u32> {
+        let wanted = self.core.wanted(seen);
+        if let Some(to) = wanted {
+            let Bounds { min, max, .. } = self.rules.workers;
+            let fleet = seen.fleet.value().expect("without a fleet nothing changes");
+            let from = fleet.capacity();
+            assert!((min..=max).contains(&to), "{to} of {min} to {max}");
+            let queue = seen.queue.value();
+            assert!(to > from || queue.is_some(), "silence shrinks from {from} to {to}");
+            if to < from {
+                let idle = from - fleet.busy.unwrap_or(from);
+                assert!(from - to <= idle, "from {from} to {to} with {idle} idle");
+            }
+            if self.core.name() == "slo" && to < from {
+                assert_eq!(queue.map(|q| q.waiting), Some(0), "shrinks while jobs wait");
+            }
+        }
+        self.wanted.push(wanted);
+        wanted
+    }
+}
+
+fn finite(score: &Score) -> bool {
+    let w = score.waits;
+    let waits = [w.p50, w.p95, w.p99, w.max, w.mean];
+    let others = [score.worker_hours, score.work_hours, score.span_hours, score.overload_minutes];
+    waits.into_iter().chain(others).all(|x| x.is_finite() && x >= 0.0)
+        && waits[..4].is_sorted()
+        && w.mean <= w.max
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_number_stays_in_bounds_and_no_busy_worker_is_killed(
+        (trace, world, rules, seed) in (traces(), worlds(), policies(), any::<u64>())
+    ) {
+        let mut checked = Checked::new(&rules);
+        let first = run_with(&trace, &mut checked, &world, seed);
+        let mut again = Checked::new(&rules);
+        prop_assert_eq!(&run_with(&trace, &mut again, &world, seed), &first);
+        prop_assert_eq!(again.wanted, checked.wanted);
+        // A list that repeats itself can call a worker idle that is not.
+        let stale = world.outages.iter().any(|o| o.stale && o.source == Source::Fleet);
+        if let Ok(score) = first {
+            prop_assert!(finite(&score), "{:?}", score);
+            prop_assert!(stale || score.busy_kills == 0, "{:?}", score);
+            prop_assert_eq!(score.jobs, trace.jobs.len());
+            if world.host.is_none() {
+                let start_up = Moment::default();
+                prop_assert!(score.worker_hours >= zero_wait(&trace, start_up).as_hours() - 1e-9);
+            }
+        }
+    }
+}
