@@ -160,7 +160,19 @@ fn next_look(rules: &Rules, state: &State, look: &Look<'_>) -> Span {
     rests.min(rules.policy.look())
 }
 
-/// The rule that had the last word gives the reason; if nobody had to insist, the first that spoke.
+/// Why the number is what it is: every rule that moved it, in order, and a window of the schedule if
+/// its bounds had the last word. If nothing moved it, the decisive rule alone.
+fn reason_of(trail: &[Step], decisive: Option<&Step>) -> String {
+    let Some(decisive) = decisive else { return String::new() };
+    if decisive.before == decisive.after {
+        return decisive.why.to_string();
+    }
+    let window = |s: &&Step| s.rule == Rule::Schedule && decisive.rule == Rule::Bounds;
+    let spoke = trail.iter().filter(|s| s.before != s.after || window(s));
+    spoke.map(|s| s.why.to_string()).collect::<Vec<_>>().join("; ")
+}
+
+/// The rule that had the last word gives the name; if nobody had to insist, the first that spoke.
 fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) -> Decision {
     let decisive = draft.trail.get(draft.last_word.unwrap_or(0));
     let kind = if draft.wanted == draft.current { Kind::Hold } else { draft.kind };
@@ -171,7 +183,7 @@ fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) ->
         wanted: Some(draft.wanted),
         kind,
         rule: decisive.map_or(Rule::Steady, |s| s.rule),
-        reason: decisive.map(|s| s.why.to_string()).unwrap_or_default(),
+        reason: reason_of(&draft.trail, decisive),
         victims: draft.victims,
         trail: draft.trail,
         look_again: Some(look_again),

@@ -174,7 +174,12 @@ pub struct Step {
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum Why {
     /// The policy decides at its own cadence and is not due.
-    NotDue { in_s: f64 },
+    NotDue {
+        in_s: f64,
+        /// What it said then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<Box<Self>>,
+    },
     /// The host is critically overloaded.
     CpuCritical { cpu: f64, limit: f64 },
     /// Jobs wait and the host has room.
@@ -293,7 +298,10 @@ impl fmt::Display for Why {
     #[expect(clippy::too_many_lines, reason = "one line for each reason, as a table")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotDue { in_s } => write!(f, "the policy decides again in {in_s:.0} s"),
+            Self::NotDue { in_s, last: Some(last) } => {
+                write!(f, "{last}; decides again in {in_s:.0} s")
+            }
+            Self::NotDue { in_s, last: None } => write!(f, "the policy decides in {in_s:.0} s"),
             Self::CpuCritical { cpu, limit } => {
                 write!(f, "CPU {cpu} % is above the emergency limit of {limit} %")
             }
@@ -356,6 +364,7 @@ impl fmt::Display for Why {
             }
             Self::StepLimit { limit } => write!(f, "at most {limit} in one step"),
             Self::OutOfBounds { min, max } => write!(f, "must be {min} to {max}"),
+            Self::OnlyIdle { idle: 0, of } => write!(f, "none of {of} is known to be idle"),
             Self::OnlyIdle { idle, of } => write!(f, "only {idle} of {of} are known to be idle"),
             Self::WhichIsIdleUnknown { active, of } => write!(
                 f,

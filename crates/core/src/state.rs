@@ -1,9 +1,11 @@
 //! All that is remembered from one tick to the next. Versioned and serialisable, so that a restart
 //! changes nothing.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Decision, Direction, Kind, Rule};
+use crate::decision::{Decision, Direction, Kind, Rule, Why};
 use crate::guard::brake::BrakeState;
 use crate::guard::breaker::BreakerState;
 use crate::guard::unknown::UnknownState;
@@ -62,6 +64,28 @@ pub struct Controls {
     pub pause: Option<Pause>,
     /// A fixed number.
     pub fixed: Option<Fixed>,
+}
+
+impl Controls {
+    /// Forgets what is over at `now`.
+    pub fn expire(&mut self, now: Timestamp) {
+        let over = |until: Option<Timestamp>| until.is_some_and(|t| now >= t);
+        self.fixed.take_if(|fixed| over(fixed.until));
+        self.pause.take_if(|pause| over(pause.until));
+    }
+}
+
+/// What is asked for, in words.
+impl fmt::Display for Controls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = |x: &Fixed| Why::Asked { workers: x.workers, until: x.until };
+        let paused = |x: &Pause| Why::Paused { direction: x.direction, until: x.until };
+        match (self.fixed.as_ref().map(asked), self.pause.as_ref().map(paused)) {
+            (Some(asked), Some(paused)) => write!(f, "{asked}; {paused}"),
+            (Some(why), None) | (None, Some(why)) => write!(f, "{why}"),
+            (None, None) => f.write_str("nothing is asked for"),
+        }
+    }
 }
 
 /// No scaling in some direction.

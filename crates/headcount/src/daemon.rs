@@ -1,12 +1,13 @@
 //! The daemon: runs every group, serves HTTP, reloads the configuration, and ends in order.
 
 use std::collections::HashMap;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use headcount_core::{Rules, Span};
-use tokio::signal::unix::{SignalKind, signal};
+use headcount_core::{Reading, Rules, Silence, Span};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
@@ -15,8 +16,10 @@ use crate::config::changes::{Changes, GroupChange, changes};
 use crate::config::{Config, GroupConfig};
 use crate::group::{Group, Parts, Tick};
 use crate::hosts::HostWatch;
-use crate::lease::FileLease;
-use crate::limits::{FLUSH_EVERY, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND};
+use crate::lease::{self, FileLease};
+use crate::limits::{
+    FIRST_SAMPLE, FLUSH_EVERY, LEAVE_TIMEOUT, OPEN_FILES, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND,
+};
 use crate::metrics_list::MetricsListWriter;
 use crate::store::Store;
 use crate::targets::dry_run;
@@ -41,7 +44,7 @@ pub struct Shared {
 }
 
 /// A group's task and the ways to reach it.
-struct Running {
+struct Task {
     tuning: watch::Sender<Tuning>,
     stop: watch::Sender<Stop>,
     task: JoinHandle<()>,
@@ -77,7 +80,7 @@ struct Daemon {
     config: Config,
     shared: Shared,
     health: Arc<Health>,
-    groups: HashMap<String, Running>,
+    groups: HashMap<String, Task>,
 }
 
 impl Shared {
@@ -92,6 +95,25 @@ impl Shared {
         }
     }
 
+    /// A dry run of a live group remembers apart: its cooldowns and events are not the group's.
+    fn memory_of(&self, name: &str, live: bool) -> String {
+        if self.dry_run && live { format!("{name} (dry run)") } else { name.into() }
+    }
+
+    /// Waits for the first sample of the host, so that a start does not look like an outage.
+    pub async fn know_host(&self) {
+        let unknown = || {
+            let reading = self.host.read(clock::now(), Span::from_secs(1));
+            matches!(reading, Reading::Missing(missing) if missing.why == Silence::Absent)
+        };
+        let first = async {
+            while unknown() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_SAMPLE, first).await;
+    }
+
     /// Puts a group together.
     ///
     /// # Errors
@@ -100,7 +122,8 @@ impl Shared {
         let place = config.place(&self.state_dir);
         let host = self.host.clone();
         let mut target = config.target.open(&place)?;
-        if self.dry_run && !target.is_dry() {
+        let live = !target.is_dry();
+        if self.dry_run && live {
             target = dry_run::over(target);
         }
         let metrics_list = match &config.metrics_list {
@@ -109,12 +132,13 @@ impl Shared {
         };
         Ok(Group::new(Parts {
             name: config.name.clone(),
+            memory: self.memory_of(&config.name, live),
             rules: config.rules.clone(),
             look: config.look,
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),
-            lease: Box::new(FileLease::new(&lease_folder(), &target.scales())),
+            lease: Box::new(FileLease::new(&lease::folder(), &target.scales())),
             target,
             metrics_list,
             ticks: self.ticks.clone(),
@@ -133,7 +157,11 @@ pub async fn run(
     watched: Option<PathBuf>,
     dry_run: bool,
 ) -> anyhow::Result<()> {
+    raise_open_files();
+    greet(&config, watched.as_deref(), dry_run);
+    let _running = Running::mark(&config.state_dir);
     let shared = Shared::new(&config, dry_run);
+    shared.know_host().await;
     let health = Health::new(Arc::clone(&shared.store));
     tokio::spawn(Arc::clone(&health).follow(shared.ticks.subscribe()));
     let mut daemon = Daemon { config, shared, health, groups: HashMap::new() };
@@ -145,44 +173,141 @@ pub async fn run(
     daemon.serve().await;
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
-    daemon.watch(&load, watched.as_deref()).await?;
+    let mut signals = Signals::listen()?;
+    daemon.watch(&load, watched.as_deref(), &mut signals).await;
 
-    tracing::info!("stopping");
+    tracing::info!("stopping; a second signal ends at once");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-    let names: Vec<String> = daemon.groups.keys().cloned().collect();
-    for name in &names {
-        daemon.tell_to_stop(name, Stop::End);
-    }
-    for name in &names {
-        daemon.wait_for(name).await;
+    tokio::select! {
+        () = daemon.end() => {}
+        () = signals.end() => tracing::warn!("ended before everything was in order"),
     }
     daemon.shared.store.flush();
     Ok(())
 }
 
+/// Says what runs, in the first line of the log.
+fn greet(config: &Config, file: Option<&Path>, dry_run: bool) {
+    let groups: Vec<&str> = config.groups.iter().map(|g| g.name.as_str()).collect();
+    let file = file.map_or_else(|| "the environment".into(), |f| f.display().to_string());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        groups = groups.join(", "),
+        configuration = file,
+        state = %config.state_dir.display(),
+        dry_run = dry_run.then_some(true),
+        "headcount runs"
+    );
+}
+
+/// Many groups and pages need many sockets; the usual soft limit is low for historical reasons.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let most = maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
+    if current.is_some_and(|soft| soft < most) {
+        // Not allowed is not fatal: the limits of buffers and connections hold anyway.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum });
+    }
+}
+
+/// The mark of a running daemon in its state folder: a file that is locked as long as it runs.
+#[derive(Debug)]
+pub struct Running {
+    _locked: Option<File>,
+}
+
+impl Running {
+    fn mark(folder: &Path) -> Self {
+        let mark = || -> std::io::Result<File> {
+            std::fs::create_dir_all(folder)?;
+            let file = File::create(folder.join("running"))?;
+            // A second daemon of this folder finds it locked, and is as good a proof.
+            let _ = file.try_lock();
+            Ok(file)
+        };
+        Self { _locked: mark().ok() }
+    }
+
+    /// Whether a daemon runs that keeps its state in `folder`; `None` if nobody can tell.
+    pub fn is_there(folder: &Path) -> Option<bool> {
+        match File::open(folder.join("running")).ok()?.try_lock() {
+            Err(TryLockError::WouldBlock) => Some(true),
+            Err(TryLockError::Error(_)) => None,
+            Ok(()) => Some(false),
+        }
+    }
+}
+
+/// The signals that steer a daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Returns when the daemon is to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 impl Daemon {
     /// Flushes, reloads, and returns when told to stop.
-    async fn watch(&mut self, load: &Load, watched: Option<&Path>) -> anyhow::Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+    async fn watch(&mut self, load: &Load, watched: Option<&Path>, signals: &mut Signals) {
         let mut flush = tokio::time::interval(FLUSH_EVERY);
         let mut compare = tokio::time::interval(RELOAD_EVERY);
         let mut stamp = stamp_of(watched);
         loop {
-            tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-                _ = hang_up.recv() => self.reload(load).await,
-                _ = flush.tick() => self.shared.store.flush(),
+            let changed = tokio::select! {
+                () = async {
+                    tokio::select! {
+                        _ = signals.terminate.recv() => {}
+                        _ = signals.interrupt.recv() => {}
+                    }
+                } => return,
+                _ = signals.hang_up.recv() => true,
+                _ = flush.tick() => {
+                    self.shared.store.flush();
+                    false
+                }
                 _ = compare.tick() => {
                     let now = stamp_of(watched);
-                    if now != stamp && now.is_some() {
-                        self.reload(load).await;
-                    }
+                    let changed = now.is_some() && now != stamp;
                     stamp = now.or(stamp);
+                    changed
+                }
+            };
+            if changed {
+                // A reload waits for groups that are opened anew; the end does not wait for it.
+                tokio::select! {
+                    () = self.reload(load) => {}
+                    () = signals.end() => return,
                 }
             }
+        }
+    }
+
+    /// Ends every group, each as its target does it.
+    async fn end(&mut self) {
+        let names: Vec<String> = self.groups.keys().cloned().collect();
+        for name in &names {
+            self.tell_to_stop(name, Stop::End);
+        }
+        for name in &names {
+            self.wait_for(name, STOP_TIMEOUT).await;
         }
     }
 
@@ -209,14 +334,21 @@ impl Daemon {
         for key in restart {
             tracing::warn!("a new {key} needs a restart to count");
         }
-        for (name, change) in groups {
+        let mut now = Vec::new();
+        // Those that are gone first: a group that only got a new name needs their lease.
+        for (name, change) in sorted(groups) {
             let new = config.group(&name);
-            if let Err(error) = self.change_group(&name, change, new).await {
-                tracing::error!(group = name, "its new configuration is refused: {error:#}");
-                self.health.set_bad_config(Some(format!("{name}: {error:#}")));
+            match (self.change_group(&name, change, new).await, new) {
+                (Ok(()), new) => now.extend(new.cloned()),
+                (Err(error), _) => {
+                    tracing::error!(group = name, "its new configuration is refused: {error:#}");
+                    self.health.set_bad_config(Some(format!("{name}: {error:#}")));
+                    now.extend(self.config.group(&name).cloned());
+                }
             }
         }
-        self.config = config;
+        // What needs a restart stays what it is, so that it is told again until then.
+        self.config.groups = now;
         self.health.expect_groups(self.groups.keys().map(String::as_str));
         tracing::info!(groups = self.groups.len(), "configuration reloaded");
     }
@@ -231,7 +363,7 @@ impl Daemon {
         let Some(new) = new else {
             tracing::info!(group = name, "is no longer in the configuration: its workers stay");
             self.tell_to_stop(name, Stop::Leave);
-            self.wait_for(name).await;
+            self.wait_for(name, LEAVE_TIMEOUT).await;
             return Ok(());
         };
         match (change, self.groups.get(name)) {
@@ -244,7 +376,7 @@ impl Daemon {
                 tracing::info!(group = name, "is opened anew");
                 let group = self.shared.open(new)?;
                 self.tell_to_stop(name, Stop::Leave);
-                self.wait_for(name).await;
+                self.wait_for(name, LEAVE_TIMEOUT).await;
                 self.start(new, group);
             }
         }
@@ -255,7 +387,7 @@ impl Daemon {
         let (tuning, tuned) = watch::channel(Tuning::of(config));
         let (stop, told) = watch::channel(Stop::No);
         let task = tokio::spawn(group.run(tuned, told));
-        self.groups.insert(config.name.clone(), Running { tuning, stop, task });
+        self.groups.insert(config.name.clone(), Task { tuning, stop, task });
     }
 
     fn tell_to_stop(&self, name: &str, how: Stop) {
@@ -264,10 +396,10 @@ impl Daemon {
         }
     }
 
-    async fn wait_for(&mut self, name: &str) {
+    async fn wait_for(&mut self, name: &str, limit: Duration) {
         let Some(running) = self.groups.remove(name) else { return };
         let abort = running.task.abort_handle();
-        match tokio::time::timeout(STOP_TIMEOUT, running.task).await {
+        match tokio::time::timeout(limit, running.task).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(group = name, "its loop broke: {error}"),
             Err(_) => {
@@ -278,18 +410,13 @@ impl Daemon {
     }
 }
 
+fn sorted(mut groups: Vec<(String, GroupChange)>) -> Vec<(String, GroupChange)> {
+    groups.sort_by_key(|(_, change)| *change != GroupChange::Removed);
+    groups
+}
+
 /// What changes when somebody writes the file.
 fn stamp_of(path: Option<&Path>) -> Option<(SystemTime, u64)> {
     let data = std::fs::metadata(path?).ok()?;
     Some((data.modified().ok()?, data.len()))
-}
-
-/// One folder for all Headcounts of a machine, so that two with different state folders still see
-/// each other's leases.
-fn lease_folder() -> PathBuf {
-    let locks = Path::new("/run/lock/headcount");
-    if std::fs::create_dir_all(locks).is_ok() {
-        return locks.to_path_buf();
-    }
-    std::env::temp_dir().join("headcount-leases")
 }

@@ -1,13 +1,13 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
-use std::fmt;
-use std::mem::{Discriminant, discriminant};
+mod tick;
+mod voice;
+
 use std::sync::Arc;
 
-use headcount_core::decision::Source;
 use headcount_core::{
     Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
-    Reading, Rule, Rules, Silence, Span, State, Timestamp, Why, decide,
+    Reading, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -15,12 +15,15 @@ use tokio::time::Instant;
 use crate::busy_map::BusyMap;
 use crate::clock::{self, Clock};
 use crate::daemon::{Stop, Tuning};
-use crate::lease::Lease;
-use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STOP_TIMEOUT};
+use crate::lease::{Held, Lease};
+use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY, STOP_TIMEOUT};
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
 use crate::store::Store;
 use crate::targets::{FleetSeen, Order, Target};
+
+pub use tick::Tick;
+use voice::Voice;
 
 /// Reads the host: see [`crate::hosts::HostWatch::read`].
 pub type ReadHost = Arc<dyn Fn(Timestamp, Span) -> Reading<HostReading> + Send + Sync>;
@@ -29,6 +32,8 @@ pub type ReadHost = Arc<dyn Fn(Timestamp, Span) -> Reading<HostReading> + Send +
 pub struct Parts {
     /// Its name.
     pub name: String,
+    /// Under which name it is remembered: its own, unless a dry run must not touch that.
+    pub memory: String,
     /// Its rules.
     pub rules: Rules,
     /// The longest time between two looks.
@@ -51,65 +56,6 @@ pub struct Parts {
     pub clock: Clock,
 }
 
-/// One tick, for those who watch.
-#[derive(Clone, Debug)]
-pub struct Tick {
-    /// Which group.
-    pub group: String,
-    /// Actions are only pretended.
-    pub dry: bool,
-    /// Somebody else acts for this group: who.
-    pub stand_by: Option<String>,
-    /// What was seen; absent while standing by.
-    pub seen: Option<Observation>,
-    /// What was decided.
-    pub decision: Option<Decision>,
-    /// What became of a change, and what the target said.
-    pub outcome: Option<(Outcome, String)>,
-    /// Smoothed CPU, percent.
-    pub cpu_ema: Option<f64>,
-}
-
-impl Tick {
-    /// The decision with the group's name and what became of it: one line of JSON for a tool.
-    pub fn to_json(&self) -> serde_json::Value {
-        let mut json = serde_json::to_value(&self.decision).unwrap_or_default();
-        if !json.is_object() {
-            json = serde_json::json!({ "stand_by": self.stand_by });
-        }
-        json["group"] = self.group.as_str().into();
-        json["dry"] = self.dry.into();
-        if let Some((outcome, note)) = &self.outcome {
-            json["outcome"] = serde_json::to_value(outcome).unwrap_or_default();
-            json["note"] = note.as_str().into();
-        }
-        json
-    }
-}
-
-/// The decision in one line.
-impl fmt::Display for Tick {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(decision) = &self.decision else {
-            let who = self.stand_by.as_deref().unwrap_or_default();
-            return write!(f, "{}: standing by, {who}", self.group);
-        };
-        match decision.change() {
-            Some((from, to)) => write!(f, "{}: {} {from} -> {to}", self.group, decision.kind)?,
-            None => match decision.current {
-                Some(n) => write!(f, "{}: hold at {n}", self.group)?,
-                None => write!(f, "{}: hold", self.group)?,
-            },
-        }
-        write!(f, ", {}", decision.reason)?;
-        match &self.outcome {
-            Some((Outcome::Failed, note)) => write!(f, "; failed: {note}"),
-            Some((Outcome::Done, note)) if !note.is_empty() => write!(f, "; {note}"),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// One group, running.
 pub struct Group {
     parts: Parts,
@@ -117,21 +63,22 @@ pub struct Group {
     state: Option<State>,
     looked: Option<(Instant, Timestamp)>,
     listed_at: Option<Timestamp>,
-    said: Option<Discriminant<Why>>,
-    silent: Vec<(Source, Silence)>,
+    voice: Voice,
+    /// The last change that a dry run pretended.
+    pretended: Option<(u32, u32)>,
 }
 
 impl Group {
     /// Puts a group together. It looks at nothing yet.
     pub fn new(parts: Parts) -> Self {
         Self {
+            voice: Voice::new(&parts.name, parts.target.is_dry()),
             parts,
             busy_map: BusyMap::default(),
             state: None,
             looked: None,
             listed_at: None,
-            said: None,
-            silent: Vec::new(),
+            pretended: None,
         }
     }
 
@@ -164,16 +111,18 @@ impl Group {
     pub async fn tick(&mut self) -> Span {
         let token = match self.parts.lease.hold().await {
             Ok(token) => token,
-            Err(held) => return self.stand_by(held.0),
+            Err(held) => return self.stand_by(held),
         };
+        self.voice.leads();
         let mut state = self.take_up();
         let seen = self.observe().await;
         let now = self.now();
         state.controls = self.parts.store.controls(&self.parts.name);
 
         let decision = decide(&self.parts.rules, &mut state, &seen, Cadence::OwnPoll, now);
-        self.record(&seen, &decision, &state);
-        let outcome = self.act(&decision, token).await;
+        let news = self.is_news(&decision);
+        self.record(&seen, &decision, &state, news);
+        let outcome = if news { self.act(&decision, token).await } else { None };
         self.note(&mut state, &decision, outcome.as_ref());
         self.tell(&state, seen, &decision, outcome).await;
 
@@ -196,21 +145,33 @@ impl Group {
     }
 
     /// Somebody else acts: forget what we knew, so that we start from what they wrote.
-    fn stand_by(&mut self, held: String) -> Span {
-        if self.state.take().is_some() || self.looked.take().is_none() {
-            tracing::info!(group = self.parts.name, "standing by: {held}");
-        }
-        self.looked = Some((Instant::now(), self.now()));
-        let _ = self.parts.ticks.send(Arc::new(Tick {
-            group: self.parts.name.clone(),
-            dry: self.parts.target.is_dry(),
-            stand_by: Some(held),
+    fn stand_by(&mut self, held: Held) -> Span {
+        self.state = None;
+        self.voice.stands_by(&held);
+        let tick = Tick { stand_by: Some(held), ..self.blank_tick() };
+        let _ = self.parts.ticks.send(Arc::new(tick));
+        STAND_BY
+    }
+
+    /// Whether a change is to be made. A dry run pretends each change only once in a row.
+    fn is_news(&mut self, decision: &Decision) -> bool {
+        let change = decision.change();
+        let before = std::mem::replace(&mut self.pretended, change);
+        change.is_some() && !(self.parts.target.is_dry() && before == change)
+    }
+
+    fn blank_tick(&self) -> Tick {
+        let Parts { name, rules, target, .. } = &self.parts;
+        Tick {
+            group: name.clone(),
+            dry: target.is_dry(),
+            stand_by: None,
+            bounds: (rules.workers.min, rules.workers.max),
             seen: None,
             decision: None,
             outcome: None,
             cpu_ema: None,
-        }));
-        STAND_BY
+        }
     }
 
     /// The state of the last tick, or after a start the stored one; moved along if the clock was set.
@@ -218,7 +179,7 @@ impl Group {
         let (instant, now) = (Instant::now(), self.now());
         let looked = self.looked.replace((instant, now));
         let Some(mut state) = self.state.take() else {
-            let mut state = self.parts.store.load(&self.parts.name).unwrap_or_default();
+            let mut state = self.parts.store.load(&self.parts.memory).unwrap_or_default();
             state.resume(&self.parts.rules, now);
             return state;
         };
@@ -273,9 +234,9 @@ impl Group {
         Reading::known(self.busy_map.join(fleet, consumers, waiting, start_up, now), now)
     }
 
-    fn record(&self, seen: &Observation, decision: &Decision, state: &State) {
-        let Parts { name, target, store, .. } = &self.parts;
-        store.record(name, target.is_dry(), seen, decision, state);
+    fn record(&self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
+        let Parts { memory, target, store, .. } = &self.parts;
+        store.record(memory, target.is_dry(), news, seen, decision, state);
     }
 
     /// The only place that changes the world.
@@ -294,7 +255,18 @@ impl Group {
             reason: decision.reason.clone(),
             token,
         };
-        match self.parts.target.scale(&order).await {
+        let started = Instant::now();
+        let scaling = self.parts.target.scale(&order);
+        tokio::pin!(scaling);
+        let scaled = loop {
+            tokio::select! {
+                scaled = &mut scaling => break scaled,
+                () = tokio::time::sleep(STILL_EVERY) => {
+                    self.voice.still(from, to, started.elapsed().as_secs());
+                }
+            }
+        };
+        match scaled {
             Ok(scaled) => Some((Outcome::Done, scaled.note)),
             Err(error) => Some((Outcome::Failed, error.to_string())),
         }
@@ -303,46 +275,7 @@ impl Group {
     fn note(&self, state: &mut State, decision: &Decision, outcome: Option<&(Outcome, String)>) {
         let Some((outcome, note)) = outcome else { return };
         state.note(*outcome, self.now());
-        self.parts.store.settle(&self.parts.name, decision.t, *outcome, note, state);
-    }
-
-    /// A source that stops answering is news, whatever the decision; so is one that answers again.
-    fn log_silence(&mut self, seen: &Observation) {
-        let missing = [
-            (Source::Queue, seen.queue.why_missing()),
-            (Source::Host, seen.host.why_missing()),
-            (Source::Fleet, seen.fleet.why_missing()),
-        ];
-        let silent: Vec<_> = missing.iter().filter_map(|(s, m)| Some((*s, (*m)?.why))).collect();
-        let group = &self.parts.name;
-        for (source, missing) in missing {
-            let before = self.silent.iter().find(|(s, _)| *s == source).map(|(_, why)| *why);
-            match missing {
-                Some(missing) if before != Some(missing.why) => {
-                    tracing::warn!(group, "{source} is unknown: {missing}");
-                }
-                None if before.is_some() => tracing::info!(group, "{source} answers again"),
-                _ => {}
-            }
-        }
-        self.silent = silent;
-    }
-
-    /// A hold is news when it has another kind of reason than the one before.
-    fn log_hold(&mut self, decision: &Decision) {
-        let Decision { current, policy_wanted, wanted, rule, reason, trail, .. } = decision;
-        let group = &self.parts.name;
-        let why = trail.iter().rfind(|step| step.rule == *rule).map(|step| discriminant(&step.why));
-        if *rule == Rule::Waiting || why.is_none() || self.said == why {
-            tracing::debug!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
-            return;
-        }
-        self.said = why;
-        if *rule == Rule::Breaker {
-            tracing::warn!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
-        } else {
-            tracing::info!(group, rule = rule.name(), current, policy_wanted, wanted, "{reason}");
-        }
+        self.parts.store.settle(&self.parts.memory, decision.t, *outcome, note, state);
     }
 
     /// Logs, watchers and the compatible list.
@@ -353,11 +286,11 @@ impl Group {
         decision: &Decision,
         outcome: Option<(Outcome, String)>,
     ) {
-        let dry = self.parts.target.is_dry();
-        self.log_silence(&seen);
+        self.voice.asked(&state.controls);
+        self.voice.saw(&seen);
         match &outcome {
-            Some(outcome) => log_change(&self.parts.name, dry, decision, outcome),
-            None => self.log_hold(decision),
+            Some(outcome) => self.voice.changed(decision, outcome),
+            None => self.voice.held(decision),
         }
         let polled = state.policy.decided_at.filter(|at| Some(*at) != self.listed_at);
         if let (Some(list), Some(at)) = (&mut self.parts.metrics_list, polled)
@@ -366,15 +299,9 @@ impl Group {
             self.listed_at = polled;
             list.push(&snapshot).await;
         }
-        let _ = self.parts.ticks.send(Arc::new(Tick {
-            group: self.parts.name.clone(),
-            dry,
-            stand_by: None,
-            seen: Some(seen),
-            decision: Some(decision.clone()),
-            outcome,
-            cpu_ema: state.cpu_ema(),
-        }));
+        let (seen, decision) = (Some(seen), Some(decision.clone()));
+        let tick = Tick { seen, decision, outcome, cpu_ema: state.cpu_ema(), ..self.blank_tick() };
+        let _ = self.parts.ticks.send(Arc::new(tick));
     }
 }
 
@@ -394,17 +321,6 @@ fn snapshot(seen: &Observation, state: &State, at: Timestamp) -> Option<Snapshot
         waiting: queue.waiting,
         active: queue.active,
     })
-}
-
-/// One line for each change: what, from where to where, and why.
-fn log_change(group: &str, dry: bool, decision: &Decision, outcome: &(Outcome, String)) {
-    let Decision { current, policy_wanted, wanted, kind, rule, reason, .. } = decision;
-    let (kind, rule, note) = (kind.name(), rule.name(), &outcome.1);
-    if outcome.0 == Outcome::Done {
-        tracing::info!(group, dry, kind, rule, current, policy_wanted, wanted, note, "{reason}");
-    } else {
-        tracing::warn!(group, dry, kind, rule, current, policy_wanted, wanted, "{reason}: {note}");
-    }
 }
 
 #[cfg(test)]

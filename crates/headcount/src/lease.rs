@@ -1,9 +1,9 @@
 //! At most one actor per group. Whoever holds the lease may act; its token grows with every new
 //! holder, so that a late order of an old one can be told apart.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -15,10 +15,16 @@ pub trait Lease: Send {
     async fn hold(&mut self) -> Result<u64, Held>;
 }
 
-/// Somebody else holds the lease, or nobody can.
+/// Why there is no lease.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Held(pub String);
+pub enum Held {
+    /// Somebody else holds it.
+    #[error("held by {0}")]
+    ByOther(String),
+    /// It cannot be taken by anybody.
+    #[error("{0}")]
+    Unusable(String),
+}
 
 /// A lease on one host: a lock on a file, which the kernel releases when the process ends.
 #[derive(Debug)]
@@ -31,8 +37,9 @@ impl FileLease {
     /// The lease for `what` (a target's [`crate::targets::Target::scales`]) in `folder`.
     pub fn new(folder: &Path, what: &str) -> Self {
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-        let name: String = what.chars().map(safe).take(150).collect();
-        Self { path: folder.join(format!("{name}.lease")), held: None }
+        let name: String = what.chars().map(safe).take(100).collect();
+        let path = folder.join(format!("{name}-{:016x}.lease", fingerprint(what)));
+        Self { path, held: None }
     }
 
     /// Whether the held file is still the one at the path: somebody may have deleted it.
@@ -45,7 +52,7 @@ impl FileLease {
 
     fn take(&self) -> Result<(File, u64), Held> {
         let broken = |e: std::io::Error| {
-            Held(format!("lease file {} cannot be used: {e}", self.path.display()))
+            Held::Unusable(format!("lease file {} cannot be used: {e}", self.path.display()))
         };
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder).map_err(broken)?;
@@ -53,13 +60,15 @@ impl FileLease {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&self.path).map_err(broken)?;
+        // Whoever runs next may be another user. Fails if the file is not ours: then it is so already.
+        let _ = file.set_permissions(Permissions::from_mode(0o666));
         let mut text = String::new();
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let _ = file.read_to_string(&mut text);
                 let holder = text.split_whitespace().nth(1).unwrap_or("unknown");
-                return Err(Held(format!("held by process {holder}")));
+                return Err(Held::ByOther(format!("process {holder}")));
             }
             Err(TryLockError::Error(e)) => return Err(broken(e)),
         }
@@ -71,6 +80,23 @@ impl FileLease {
         writeln!(file, "{token} {}", std::process::id()).map_err(broken)?;
         Ok((file, token))
     }
+}
+
+/// The folder of all leases of this machine, so that Headcounts with different state folders, and of
+/// different users, see each other.
+pub fn folder() -> PathBuf {
+    let shared = Path::new("/run/lock/headcount");
+    let made = std::fs::create_dir(shared)
+        .and_then(|()| std::fs::set_permissions(shared, Permissions::from_mode(0o1777)));
+    let usable = made.is_ok() || tempfile::tempfile_in(shared).is_ok();
+    if usable { shared.to_path_buf() } else { std::env::temp_dir().join("headcount-leases") }
+}
+
+/// FNV-1a over 64 bits: keeps names apart that are equal once made safe for a file.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[async_trait]
@@ -100,9 +126,25 @@ mod tests {
         assert_eq!(first.hold().await, Ok(1));
         assert_eq!(first.hold().await, Ok(1));
         let refused = second.hold().await.unwrap_err();
-        assert_eq!(refused.0, format!("held by process {}", std::process::id()));
+        assert_eq!(refused, Held::ByOther(format!("process {}", std::process::id())));
         drop(first);
         assert_eq!(second.hold().await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn names_that_look_alike_do_not_meet() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut leases = ["a/b_c", "a_b/c", &"x".repeat(200), &"x".repeat(201)]
+            .map(|name| FileLease::new(folder.path(), name));
+        for lease in &mut leases {
+            assert_eq!(lease.hold().await, Ok(1));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_used_is_told_apart_from_another_holder() {
+        let mut lease = FileLease::new(Path::new("/dev/null/leases"), "g");
+        assert!(matches!(lease.hold().await, Err(Held::Unusable(_))));
     }
 
     #[tokio::test]
@@ -111,7 +153,7 @@ mod tests {
         let mut first = FileLease::new(folder.path(), "g");
         let mut second = FileLease::new(folder.path(), "g");
         assert_eq!(first.hold().await, Ok(1));
-        std::fs::remove_file(folder.path().join("g.lease")).unwrap();
+        std::fs::remove_file(&first.path).unwrap();
         assert!(second.hold().await.is_ok());
         assert!(first.hold().await.is_err());
     }

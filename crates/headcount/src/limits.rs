@@ -116,3 +116,15 @@ pub const WARN_EVERY: Duration = Duration::from_secs(60);
 pub const HOST_SAMPLES: usize = 900;
 /// As much of a file of the kernel is read, bytes; `/proc/stat` grows with the cores.
 pub const KERNEL_FILE_BYTES: u64 = 1 << 20;
+/// A change that takes long is told this often.
+pub const STILL_EVERY: Duration = Duration::from_secs(10);
+/// A group that is opened anew may take this long to let go of what it does.
+pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(30);
+/// HTTP connections at the same time; more wait.
+pub const HTTP_CONNECTIONS: usize = 64;
+/// An HTTP connection may last this long.
+pub const HTTP_LIFETIME: Duration = Duration::from_secs(30);
+/// A host is known after its first sample, which takes half a second; do not wait longer than this.
+pub const FIRST_SAMPLE: Duration = Duration::from_secs(2);
+/// Files and sockets that may be open at once, where the system lets us ask for so many.
+pub const OPEN_FILES: u64 = 16_384;

@@ -20,10 +20,7 @@ pub(crate) fn bounds_at(rules: &Rules, now: Timestamp) -> (Range, bool) {
 
 /// Applies what a person asked for; what has expired is forgotten.
 pub(crate) fn apply(controls: &mut Controls, in_window: bool, look: &Look<'_>, draft: &mut Draft) {
-    let over = |until: Option<Timestamp>| until.is_some_and(|t| look.now >= t);
-    controls.fixed.take_if(|fixed| over(fixed.until));
-    controls.pause.take_if(|pause| over(pause.until));
-
+    controls.expire(look.now);
     if in_window {
         let Range { min, max } = look.bounds;
         draft.say(Rule::Schedule, draft.wanted, Why::InWindow { min, max });
@@ -34,7 +31,10 @@ pub(crate) fn apply(controls: &mut Controls, in_window: bool, look: &Look<'_>, d
         draft.range = Range { min: workers, max: workers };
         let why = Why::Asked { workers: fixed.workers, until: fixed.until };
         draft.kind = Kind::Override;
-        draft.insist(Rule::Override, workers.max(draft.floor), why);
+        draft.insist(Rule::Override, fixed.workers.max(draft.floor), why);
+        if workers != fixed.workers {
+            draft.say(Rule::Bounds, workers.max(draft.floor), Why::OutOfBounds { min, max });
+        }
     }
     if let Some(pause) = &controls.pause {
         let (range, current) = (&mut draft.range, draft.current);

@@ -39,6 +39,9 @@ impl Default for Policy {
 pub struct PolicyState {
     /// When the policy last decided.
     pub decided_at: Option<Timestamp>,
+    /// The reason it gave then, to be told until it decides again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<Box<Why>>,
     /// Memory of `cpu_aware`.
     pub cpu_aware: CpuAwareState,
     /// Memory of `occupancy`.
@@ -117,15 +120,17 @@ impl Policy {
         if !look.every_look
             && let Some(rests) = self.rests_for(state, look.now)
         {
-            let why = Why::NotDue { in_s: seconds(rests) };
+            let why = Why::NotDue { in_s: seconds(rests), last: state.said.clone() };
             return Wish { wanted: look.current, rule: Rule::Waiting, why };
         }
         state.decided_at = Some(look.now);
-        match self {
+        let wish = match self {
             Self::CpuAware(p) => p.wish(&mut state.cpu_aware, look),
             Self::Occupancy(p) => p.wish(&state.occupancy, look),
             Self::Ratio(p) => p.wish(&mut state.ratio, look),
-        }
+        };
+        state.said = (!look.every_look).then(|| Box::new(wish.why.clone()));
+        wish
     }
 }
 

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use headcount_core::{Outcome, Timestamp};
 
+use crate::cli::kept::Kept;
 use crate::cli::out::{self, Cell, DIM, GOOD, PROBLEM, Table, WARNING, cell, plain};
-use crate::cli::{For, Globals, open_store, since_now};
+use crate::cli::{For, Globals, since_now};
 use crate::store::Event;
 
 /// Arguments of `headcount events`.
@@ -24,10 +25,13 @@ pub struct Args {
 impl Args {
     /// Prints them, the newest last.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
-        let store = open_store(globals)?;
+        let kept = Kept::open(globals)?;
         let since = self.since.map(For::ago);
-        let mut events = store.events(self.group.as_deref(), since, self.limit);
+        let mut events = kept.store.events(self.group.as_deref(), since, self.limit);
         events.reverse();
+        if let Some(name) = self.group.as_deref().filter(|_| events.is_empty()) {
+            kept.pick(Some(name))?;
+        }
         if globals.json {
             events.iter().try_for_each(out::print_json_line)?;
             return Ok(ExitCode::SUCCESS);

@@ -8,10 +8,10 @@ use headcount_core::state::Fixed;
 use headcount_core::{Cadence, Decision, Step, decide};
 use serde::Serialize;
 
+use crate::cli::Globals;
 use crate::cli::events::when;
+use crate::cli::kept::Kept;
 use crate::cli::out::{self, BOLD, DIM, Table, cell, plain, styled};
-use crate::cli::{Globals, open_store, pick_group};
-use crate::config;
 use crate::store::{Event, Latest};
 
 /// Arguments of `headcount explain`.
@@ -35,12 +35,12 @@ struct Explanation<'a> {
 impl Args {
     /// Prints the last decision step by step, and the last change.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
-        let store = open_store(globals)?;
-        let known = store.latest(None);
-        let name = pick_group(self.group.as_deref(), known.iter().map(|l| l.group.as_str()))?;
-        let latest = known.iter().find(|l| l.group == name).context("the group is gone")?;
-        let last_change = store.events(Some(name), None, 1).pop();
-        let other = self.why_not.map(|n| what_if(latest, n, globals)).transpose()?;
+        let kept = Kept::open(globals)?;
+        let name = &kept.pick(self.group.as_deref())?;
+        let not_yet = "nobody has looked at it with this state folder yet";
+        let latest = kept.latest(name).context(not_yet)?;
+        let last_change = kept.store.events(Some(name), None, 1).pop();
+        let other = self.why_not.map(|n| what_if(latest, n, &kept)).transpose()?;
         if globals.json {
             out::print_json_line(&Explanation {
                 group: name,
@@ -52,20 +52,20 @@ impl Args {
         }
         tell(latest, last_change.as_ref())?;
         if let (Some(n), Some(other)) = (self.why_not, other) {
-            tell_why_not(n, &other)?;
+            tell_why_not(n, latest, &other)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The decision if a person asked for `n` now: shows what the guards would say to it.
-fn what_if(latest: &Latest, n: u32, globals: &Globals) -> anyhow::Result<Decision> {
-    let config = config::find(globals)?.config;
-    let group = config.group(&latest.group).context("the group is not in the configuration")?;
+fn what_if(latest: &Latest, n: u32, kept: &Kept) -> anyhow::Result<Decision> {
+    let no_rules = "the group's rules cannot be read: it is not in the configuration";
+    let rules = &kept.config(&latest.group).context(no_rules)?.rules;
     let mut state = latest.state.clone();
     state.controls.fixed = Some(Fixed { workers: n, until: None });
     let seen = &latest.observation;
-    Ok(decide(&group.rules, &mut state, seen, Cadence::OwnPoll, seen.t))
+    Ok(decide(rules, &mut state, seen, Cadence::OwnPoll, seen.t))
 }
 
 fn tell(latest: &Latest, last_change: Option<&Event>) -> io::Result<()> {
@@ -82,20 +82,38 @@ fn tell(latest: &Latest, last_change: Option<&Event>) -> io::Result<()> {
     if let Some(event) = last_change {
         let (from, to) = event.decision.change().unwrap_or_default();
         let why = &event.decision.reason;
-        out::line(format!("\nlast change, {}: {from} -> {to}, {why}", when(event.t)))?;
+        let dry = if event.dry { ", only pretended" } else { "" };
+        out::line(format!("\nlast change, {}{dry}: {from} -> {to}, {why}", when(event.t)))?;
     }
     Ok(())
 }
 
-fn tell_why_not(n: u32, other: &Decision) -> io::Result<()> {
+/// First why the rules did not come to `n` by themselves, then what else would be in the way.
+fn tell_why_not(n: u32, latest: &Latest, other: &Decision) -> io::Result<()> {
+    let decision = &latest.decision;
     out::line("")?;
+    if decision.wanted == Some(n) {
+        return out::line(format!("{n} is what it has, or is going to"));
+    }
+    let policy = decision.trail.first().map(|step| step.why.to_string()).unwrap_or_default();
+    match decision.policy_wanted {
+        Some(wanted) if wanted == n => {
+            out::line(format!("{n} is what the policy wants ({policy}), but:"))?;
+            return steps(&decision.trail);
+        }
+        Some(wanted) => {
+            out::line(format!("{n} is not what the policy wants, {wanted} is: {policy}"))?
+        }
+        None => out::line(format!("the policy wants nothing: {policy}"))?,
+    }
     match other.wanted {
         Some(wanted) if wanted == n => {
-            out::line(format!("nothing would keep it from {n}: the rules just do not ask for it"))
+            let asked = format!("headcount scale {} {n}", latest.group);
+            out::line(format!("nothing else is in the way: `{asked}` would do it"))
         }
         wanted => {
             let got = wanted.map_or_else(|| "unknown".into(), |w| w.to_string());
-            out::line(format!("asked for {n} it would be {got}:"))?;
+            out::line(format!("even if a person asked for {n}, it would be {got}:"))?;
             steps(&other.trail)
         }
     }

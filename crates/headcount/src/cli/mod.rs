@@ -5,6 +5,7 @@ pub mod completions;
 pub mod demo;
 pub mod events;
 pub mod explain;
+pub mod kept;
 pub mod once;
 pub mod out;
 pub mod pause;
@@ -17,14 +18,13 @@ pub mod status;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
 use headcount_core::state::Controls;
-use headcount_core::{Span, Timestamp, Why};
+use headcount_core::{Span, Timestamp};
 
 use crate::clock;
-use crate::config::{self, GroupConfig};
-use crate::store::Store;
+use crate::config::GroupConfig;
+use kept::Kept;
 
 /// Decides how many queue workers should be running, makes it so, and says why.
 #[derive(Debug, Parser)]
@@ -162,55 +162,27 @@ pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
-/// The store that the daemon of this configuration keeps.
-pub(crate) fn open_store(globals: &Globals) -> anyhow::Result<Store> {
-    let folder = match &globals.state_dir {
-        Some(folder) => folder.clone(),
-        None => config::find(globals)?.config.state_dir,
-    };
-    Store::open_existing(&folder)
-}
-
-/// The group with this name, or the only one.
-pub(crate) fn pick_group<'a>(
-    name: Option<&str>,
-    groups: impl Iterator<Item = &'a str>,
-) -> anyhow::Result<&'a str> {
-    let groups: Vec<&str> = groups.collect();
-    match (name, &groups[..]) {
-        (Some(name), _) => groups.iter().find(|g| **g == name).copied().ok_or_else(|| {
-            let there_are = groups.join(", ");
-            WrongUse(format!("there is no group `{name}`; there are: {there_are}")).into()
-        }),
-        (None, [only]) => Ok(only),
-        (None, _) => Err(WrongUse(format!("say which group: {}", groups.join(", "))).into()),
-    }
-}
-
-/// Changes what people ask for in a group.
+/// Changes what people ask for in a group. `change` gets the group's configuration, if it can be
+/// read, and what was asked for before.
 pub(crate) fn control(
     globals: &Globals,
     name: Option<&str>,
-    change: impl FnOnce(&GroupConfig, Controls) -> anyhow::Result<Controls>,
+    change: impl FnOnce(Option<&GroupConfig>, Controls) -> anyhow::Result<Controls>,
 ) -> anyhow::Result<ExitCode> {
-    let config = config::find(globals)?.config;
-    let name = pick_group(name, config.groups.iter().map(|g| g.name.as_str()))?;
-    let group = config.group(name).context("the group is gone")?;
-    let store = Store::open_existing(&config.state_dir)?;
-    let controls = change(group, store.controls(name))?;
-    store.set_controls(name, &controls)?;
+    let kept = Kept::open(globals)?;
+    let name = kept.pick(name)?;
+    let controls = change(kept.config(&name), kept.controls(&name))?;
+    kept.store.set_controls(&name, &controls)?;
     if globals.json {
         out::print_json_line(&controls)?;
-    } else {
-        out::line(format!("{name}: {}", told(&controls)))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    out::line(format!("{name}: {controls}"))?;
+    if kept.latest(&name).is_none() {
+        let what =
+            "nobody has looked at it with this state folder yet; the one that acts may use another";
+        out::line(out::styled(out::WARNING, what))?;
+    }
+    kept.warn_if_nobody_runs()?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn told(controls: &Controls) -> String {
-    let fixed = controls.fixed.as_ref().map(|f| Why::Asked { workers: f.workers, until: f.until });
-    let paused = controls.pause.as_ref();
-    let paused = paused.map(|p| Why::Paused { direction: p.direction, until: p.until });
-    let all: Vec<String> = [fixed, paused].into_iter().flatten().map(|w| w.to_string()).collect();
-    if all.is_empty() { "nothing is asked for".into() } else { all.join("; ") }
 }

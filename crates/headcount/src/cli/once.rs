@@ -2,15 +2,14 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use headcount_core::Outcome;
+use headcount_core::{Outcome, Rule};
 
-use crate::cli::{Globals, out, pick_group, runtime};
+use crate::cli::{Globals, WrongUse, out, runtime};
 use crate::config;
 use crate::daemon::Shared;
 use crate::group::Tick;
-use crate::telemetry;
+use crate::telemetry::{self, LogLevel};
 
 /// Arguments of `headcount once`.
 #[derive(Debug, clap::Args)]
@@ -22,22 +21,21 @@ pub struct Args {
     pub dry_run: bool,
 }
 
-/// The host needs two samples, half a second apart, before its CPU is known.
-const FIRST_SAMPLE: Duration = Duration::from_millis(700);
-
 impl Args {
-    /// One tick of every group. Fails if a change failed or somebody else holds the lease.
+    /// One tick of every group. Fails if a change failed, a source is silent, or somebody else holds
+    /// the lease.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let config = config::find(globals)?.config;
-        telemetry::start(config.log.format, config.log.level);
+        // The result goes to standard output; only what is wrong is told beside it.
+        telemetry::start(config.log.format, LogLevel::Warn);
         let wanted = self.group.as_deref();
-        if wanted.is_some() {
-            pick_group(wanted, config.groups.iter().map(|g| g.name.as_str()))?;
+        if let Some(name) = wanted.filter(|name| config.group(name).is_none()) {
+            return Err(WrongUse(format!("there is no group `{name}` in the configuration")).into());
         }
         let groups = config.groups.iter().filter(|g| wanted.is_none_or(|name| g.name == name));
         let ticks = runtime()?.block_on(async {
             let shared = Shared::new(&config, self.dry_run);
-            tokio::time::sleep(FIRST_SAMPLE).await;
+            shared.know_host().await;
             let mut ticks = Vec::new();
             for config in groups {
                 let mut group = shared.open(config)?;
@@ -56,8 +54,8 @@ impl Args {
                 out::line(tick)?;
             }
         }
-        let failed =
-            |t: &Arc<Tick>| t.stand_by.is_some() || matches!(t.outcome, Some((Outcome::Failed, _)));
+        let blind = |t: &Arc<Tick>| t.decision.as_ref().is_none_or(|d| d.rule == Rule::Unknown);
+        let failed = |t: &Arc<Tick>| blind(t) || matches!(t.outcome, Some((Outcome::Failed, _)));
         Ok(if ticks.iter().any(failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }

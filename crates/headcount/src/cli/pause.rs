@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use headcount_core::decision::Direction;
 use headcount_core::state::{Controls, Pause};
 
-use crate::cli::{For, Globals, control, out};
+use crate::cli::{For, Globals, control};
 
 /// Arguments of `headcount pause`.
 #[derive(Debug, clap::Args)]
@@ -55,10 +55,6 @@ impl PauseArgs {
 impl ResumeArgs {
     /// Forgets pause and fixed number.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
-        let code = control(globals, self.group.as_deref(), |_, _| Ok(Controls::default()))?;
-        if !globals.json {
-            out::line("scaling goes on by its rules")?;
-        }
-        Ok(code)
+        control(globals, self.group.as_deref(), |_, _| Ok(Controls::default()))
     }
 }

@@ -23,9 +23,11 @@ impl Args {
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let fixed = Fixed { workers: self.workers, until: self.until.map(For::from_now) };
         control(globals, Some(&self.group), |group, old| {
-            let bounds = &group.rules.workers;
-            let (n, min, max) = (fixed.workers, bounds.min, bounds.max);
-            if !(min..=max).contains(&n) {
+            let bounds = group.map(|g| (g.rules.workers.min, g.rules.workers.max));
+            let n = fixed.workers;
+            if let Some((min, max)) = bounds
+                && !(min..=max).contains(&n)
+            {
                 let why = format!(
                     "{n} is outside the group's {min} to {max}: change workers.min or workers.max for that"
                 );

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use headcount_core::{Reading, Rule, Span};
+use headcount_core::state::Controls;
+use headcount_core::{Decision, Observation, QueueReading, Reading, Rule};
 use serde::Serialize;
 
+use crate::cli::kept::Kept;
 use crate::cli::out::{self, Cell, DIM, Table, WARNING, cell, plain};
-use crate::cli::{Globals, open_store, since_now};
-use crate::clock;
+use crate::cli::{Globals, since_now};
 use crate::store::Latest;
 
 /// Arguments of `headcount status`.
@@ -17,44 +18,53 @@ pub struct Args {
     pub group: Option<String>,
 }
 
-/// A group that was not looked at for this long is probably not being run.
-const OLD: Span = Span::from_secs(180);
+/// One group, as `--json` prints it.
+#[derive(Serialize)]
+struct Status<'a> {
+    group: &'a str,
+    observation: &'a Observation,
+    decision: &'a Decision,
+    controls: Controls,
+}
 
 impl Args {
     /// Prints them.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
-        let store = open_store(globals)?;
-        let latest = store.latest(self.group.as_deref());
-        if let Some(name) = &self.group {
-            anyhow::ensure!(!latest.is_empty(), "there is no group `{name}` in the store");
-        }
+        let kept = Kept::open(globals)?;
+        let only = self.group.map(|name| kept.pick(Some(&name))).transpose()?;
+        let groups = only.as_deref().map_or_else(|| kept.groups(), |name| vec![name]);
         if globals.json {
-            #[derive(Serialize)]
-            struct Status<'a> {
-                group: &'a str,
-                observation: &'a headcount_core::Observation,
-                decision: &'a headcount_core::Decision,
-                controls: headcount_core::state::Controls,
-            }
-            for Latest { group, observation, decision, .. } in &latest {
-                let controls = store.controls(group);
+            for Latest { group, observation, decision, .. } in
+                groups.iter().filter_map(|name| kept.latest(name))
+            {
+                let controls = kept.controls(group);
                 out::print_json_line(&Status { group, observation, decision, controls })?;
             }
             return Ok(ExitCode::SUCCESS);
         }
         let headings = ["group", "workers", "wanted", "waiting", "active", "cpu", "seen", "why"];
         let mut table = Table::new(&headings);
-        latest.iter().for_each(|latest| table.row(row(latest)));
-        out::print(&table.to_string())?;
-        for latest in latest.iter().filter(|l| clock::now().since(l.observation.t) > OLD) {
-            let seen = since_now(latest.observation.t);
-            out::line(format!("{}: last seen {seen}; is `headcount run` running?", latest.group))?;
+        for name in groups {
+            match kept.latest(name) {
+                Some(latest) => table.row(row(latest, &kept.controls(name))),
+                None => table.row(unseen(name)),
+            }
         }
+        out::print(&table.to_string())?;
+        kept.warn_if_nobody_runs()?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn row(latest: &Latest) -> [Cell; 8] {
+/// A group that nobody has looked at with this store.
+fn unseen(name: &str) -> [Cell; 8] {
+    let unknown = || cell(WARNING, "?");
+    let why = "not looked at yet, or another headcount acts for it";
+    let [workers, wanted, waiting, active, cpu, seen] = std::array::from_fn(|_| unknown());
+    [plain(name), workers, wanted, waiting, active, cpu, seen, cell(WARNING, why)]
+}
+
+fn row(latest: &Latest, controls: &Controls) -> [Cell; 8] {
     let Latest { group, observation, decision, state } = latest;
     let unknown = || cell(WARNING, "?");
     let queue = observation.queue.value();
@@ -81,15 +91,26 @@ fn row(latest: &Latest) -> [Cell; 8] {
     };
     let troubled = matches!(decision.rule, Rule::Unknown | Rule::Breaker);
     let why = decision.trail.iter().rfind(|s| s.before != s.after).map(|s| s.why.to_string());
-    let why = why.unwrap_or_else(|| decision.reason.clone());
+    let mut why = why.unwrap_or_else(|| decision.reason.clone());
+    if *controls != Controls::default() {
+        why = format!("{controls}; {why}");
+    }
     [
         plain(group),
         workers,
         decision.wanted.map_or_else(unknown, plain),
-        queue.map_or_else(unknown, |q| plain(q.waiting)),
+        queue.map_or_else(unknown, waiting),
         queue.map_or_else(unknown, |q| plain(q.active)),
         cpu,
         cell(DIM, since_now(observation.t)),
         if troubled { cell(WARNING, why) } else { plain(why) },
     ]
+}
+
+/// Waiting jobs; those in a paused queue, which nobody can take, are told apart.
+fn waiting(queue: &QueueReading) -> Cell {
+    match queue.paused {
+        Some(true) => cell(WARNING, format!("{} (paused)", queue.waiting)),
+        _ => plain(queue.waiting),
+    }
 }

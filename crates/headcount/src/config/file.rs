@@ -277,7 +277,7 @@ fn address(text: &str) -> Result<Option<SocketAddr>, String> {
 }
 
 /// Where state is kept unless configured.
-fn default_state_dir() -> PathBuf {
+pub(crate) fn default_state_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if rustix::process::geteuid().is_root() {
         return "/var/lib/headcount".into();

@@ -30,6 +30,7 @@ use crate::queues::redis::RedisConfig;
 use crate::targets::TargetConfig;
 use crate::telemetry::{LogFormat, LogLevel};
 use expand::Lookup;
+pub(crate) use file::default_state_dir;
 use tree::Document;
 
 /// Where a configuration file is looked for, in this order.

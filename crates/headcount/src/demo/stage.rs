@@ -84,6 +84,7 @@ impl Stage {
         let rules = rules(max);
         let group = Group::new(Parts {
             name: GROUP.into(),
+            memory: GROUP.into(),
             look: rules.policy.poll(),
             rules: rules.clone(),
             queue,

@@ -113,7 +113,7 @@ impl Target for World {
 #[async_trait]
 impl Lease for World {
     async fn hold(&mut self) -> Result<u64, Held> {
-        self.see().lease.map_err(Held)
+        self.see().lease.map_err(Held::ByOther)
     }
 }
 
@@ -148,6 +148,7 @@ impl Bench {
         };
         Group::new(Parts {
             name: "g".into(),
+            memory: "g".into(),
             rules: self.rules.clone(),
             look: Span::from_secs(5),
             queue: Box::new(self.world.clone()),
@@ -239,7 +240,7 @@ async fn killed_between_record_and_act_the_cooldown_is_kept() {
     let mut state = group.take_up();
     let seen = group.observe().await;
     let decision = decide(&bench.rules, &mut state, &seen, Cadence::OwnPoll, group.now());
-    group.record(&seen, &decision, &state);
+    group.record(&seen, &decision, &state, true);
     drop(group);
     let mut group = bench.group();
     pass(&mut group, 85).await;
@@ -267,7 +268,7 @@ async fn without_the_lease_nothing_is_done() {
     let mut group = bench.group();
     bench.world.set(|s| {
         s.queue = Ok((9, 1));
-        s.lease = Err("held by process 7".into());
+        s.lease = Err("process 7".into());
     });
     pass(&mut group, 300).await;
     assert_eq!(targets(&bench.world), [0; 0]);

@@ -6,6 +6,7 @@ mod rows;
 mod schema;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,6 +63,8 @@ struct Inner {
     path: PathBuf,
     keep: Span,
     db: Option<Connection>,
+    /// Device and inode of the file that is open.
+    file: Option<(u64, u64)>,
     tried_at: Option<Instant>,
     trouble: Option<String>,
     cleaned_at: Option<Instant>,
@@ -137,11 +140,13 @@ impl Store {
     }
 
     /// Keeps what was seen and decided. A change is written at once, before it is acted on, with
-    /// the state that remembers it; everything else goes with the next [`Store::flush`].
+    /// the state that remembers it; everything else goes with the next [`Store::flush`]. A change
+    /// that is not `news` is no event.
     pub fn record(
         &self,
         group: &str,
         dry: bool,
+        news: bool,
         observation: &Observation,
         decision: &Decision,
         state: &State,
@@ -156,7 +161,7 @@ impl Store {
         };
         inner.latest.insert(group.into(), latest);
         inner.dirty.insert(group.into());
-        if decision.change().is_some() {
+        if news && decision.change().is_some() {
             let event = Event {
                 t: decision.t,
                 group: group.into(),
@@ -205,7 +210,9 @@ impl Store {
                 inner.controls = controls;
             }
         }
-        inner.controls.get(group).cloned().unwrap_or_default()
+        let mut controls = inner.controls.get(group).cloned().unwrap_or_default();
+        controls.expire(clock::now());
+        controls
     }
 
     /// Keeps what people ask for in a group, in place of what they asked for before.
@@ -256,6 +263,7 @@ impl Inner {
             path: folder.join("state.db"),
             keep: Span::from_hours(24 * i64::from(keep_days)),
             db: None,
+            file: None,
             tried_at: None,
             trouble: None,
             cleaned_at: None,
@@ -276,7 +284,10 @@ impl Inner {
         }
         self.tried_at = Some(Instant::now());
         match open(&self.path) {
-            Ok(db) => self.db = Some(db),
+            Ok(db) => {
+                self.db = Some(db);
+                self.file = identity(&self.path);
+            }
             Err(why) => self.complain(&why),
         }
     }
@@ -296,7 +307,8 @@ impl Inner {
     }
 
     fn complain(&mut self, why: &str) {
-        let trouble = format!("{} cannot be used: {why}", self.path.display());
+        let hint = if why.contains("not a database") { "; move it away to start anew" } else { "" };
+        let trouble = format!("{} cannot be used: {why}{hint}", self.path.display());
         if self.trouble.as_deref() != Some(&trouble) {
             tracing::warn!(
                 "{trouble}; going on, nothing is remembered across a restart until it can"
@@ -347,6 +359,7 @@ impl Inner {
         while self.events.len() > BUFFERED_EVENTS {
             self.events.pop_front();
         }
+        self.notice_replacement();
         let events = std::mem::take(&mut self.events);
         let samples = std::mem::take(&mut self.samples);
         let (latest, dirty) = (std::mem::take(&mut self.latest), std::mem::take(&mut self.dirty));
@@ -361,6 +374,17 @@ impl Inner {
         }
     }
 
+    /// If somebody deleted or replaced the file, what is written goes nowhere: start over with the
+    /// one in place.
+    fn notice_replacement(&mut self) {
+        if self.db.is_some() && self.file != identity(&self.path) {
+            tracing::warn!("{} was deleted or replaced: writing it anew", self.path.display());
+            self.db = None;
+            self.tried_at = None;
+            self.dirty = self.latest.keys().cloned().collect();
+        }
+    }
+
     /// Removes what is older than the user keeps.
     fn clean(&mut self) {
         if self.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
@@ -370,6 +394,7 @@ impl Inner {
         let oldest = clock::now().plus(-self.keep).as_millis();
         self.with(|db| {
             db.execute("DELETE FROM samples WHERE t_ms < ?1", [oldest])?;
+            db.execute("DELETE FROM groups WHERE t_ms < ?1", [oldest])?;
             db.execute("DELETE FROM events WHERE t_ms < ?1", [oldest])
         });
     }
@@ -391,6 +416,11 @@ impl Inner {
         });
         read.unwrap_or_default()
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let data = std::fs::metadata(path).ok()?;
+    Some((data.dev(), data.ino()))
 }
 
 fn open(path: &Path) -> Result<Connection, String> {

@@ -46,7 +46,7 @@ fn a_change_is_on_disk_before_it_is_acted_on() {
     let folder = tempfile::tempdir().unwrap();
     let t = today();
     let store = Store::open(folder.path(), 30);
-    store.record("g", false, &observation(t), &decision(t, 1, 2), &state(t));
+    store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
     // A second process, as after a kill.
     let other = Store::open_existing(folder.path()).unwrap();
     let events = other.events(Some("g"), None, 10);
@@ -73,10 +73,10 @@ fn rows_older_than_wanted_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), 1);
     let (old, new) = (today() - 2 * 86_400_000, today());
-    store.record("g", false, &observation(old), &decision(old, 1, 2), &state(old));
+    store.record("g", false, true, &observation(old), &decision(old, 1, 2), &state(old));
     drop(store);
     let store = Store::open(folder.path(), 1);
-    store.record("g", false, &observation(new), &decision(new, 2, 3), &state(new));
+    store.record("g", false, true, &observation(new), &decision(new, 2, 3), &state(new));
     let kept: Vec<i64> = store.events(None, None, 10).iter().map(|e| e.t.as_millis()).collect();
     assert_eq!(kept, [new]);
 }
@@ -88,7 +88,7 @@ fn a_damaged_file_is_told_and_never_overwritten() {
     let garbage = b"this is not a database, but somebody may want it back".repeat(50);
     std::fs::write(&path, &garbage).unwrap();
     let store = Store::open(folder.path(), 30);
-    store.record("g", false, &observation(1), &decision(1, 1, 2), &state(1));
+    store.record("g", false, true, &observation(1), &decision(1, 1, 2), &state(1));
     let trouble = store.trouble().unwrap();
     assert!(trouble.contains("not a database"), "{trouble}");
     assert_eq!(std::fs::read(&path).unwrap(), garbage);
@@ -140,7 +140,7 @@ fn a_full_disk_loses_nothing_once_there_is_room_again() {
     for i in 0..200 {
         let (from, to) = (i, i + 1);
         let at = t + i64::from(i);
-        store.record("g", false, &observation(at), &decision(at, from, to), &state(at));
+        store.record("g", false, true, &observation(at), &decision(at, from, to), &state(at));
     }
     assert!(store.trouble().is_some(), "200 events do not fit");
     assert_eq!(store.load("g").unwrap(), state(t + 199), "the newest state is at hand");
@@ -159,15 +159,31 @@ fn a_read_only_disk_is_told_and_used_again_when_it_can_be() {
     let folder = disk.0.path();
     let store = Store::open(folder, 30);
     let t = today();
-    store.record("g", false, &observation(t), &decision(t, 1, 2), &state(t));
+    store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
     drop(store);
     disk.mount(&["-o", "remount,ro"]);
     let store = Store::open(folder, 30);
-    store.record("g", false, &observation(t + 1), &decision(t + 1, 2, 3), &state(t + 1));
+    store.record("g", false, true, &observation(t + 1), &decision(t + 1, 2, 3), &state(t + 1));
     assert!(store.trouble().is_some());
     disk.mount(&["-o", "remount,rw"]);
     store.lock().tried_at = None;
     store.flush();
     assert_eq!(store.trouble(), None);
     assert_eq!(store.events(None, None, 10).len(), 2);
+}
+
+#[test]
+fn a_file_deleted_while_in_use_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let t = today();
+    let store = Store::open(folder.path(), 30);
+    store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(name));
+    }
+    let later = t + 1;
+    store.record("h", false, true, &observation(later), &decision(later, 1, 2), &state(later));
+    let other = Store::open_existing(folder.path()).unwrap();
+    assert_eq!(other.load("g").unwrap(), state(t), "the state is not lost with the file");
+    assert_eq!(other.events(None, None, 10).len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use headcount_core::{FleetReading, Outcome, QueueReading, Reading};
+use headcount_core::{FleetReading, Outcome, QueueReading, Reading, Rule};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -32,6 +32,9 @@ pub struct Metrics {
     looks: Family<GroupLabels, Counter>,
     looked_at: Family<GroupLabels, Float>,
     actions: Family<ActionLabels, Counter>,
+    least: Family<GroupLabels, Gauge>,
+    most: Family<GroupLabels, Gauge>,
+    paused: Family<GroupLabels, Gauge>,
     store_ok: Gauge,
     config_ok: Gauge,
 }
@@ -88,6 +91,9 @@ impl Default for Metrics {
             looks: Family::default(),
             looked_at: Family::default(),
             actions: Family::default(),
+            least: Family::default(),
+            most: Family::default(),
+            paused: Family::default(),
             store_ok: Gauge::default(),
             config_ok: Gauge::default(),
         };
@@ -121,6 +127,9 @@ impl Default for Metrics {
             made.looked_at.clone(),
         );
         registry.register("actions", "Changes by kind and outcome", made.actions.clone());
+        registry.register("workers_min", "The fewest workers by the rules", made.least.clone());
+        registry.register("workers_max", "The most workers by the rules", made.most.clone());
+        registry.register("paused", "Whether a person paused scaling", made.paused.clone());
         registry.register("store_writable", "Whether state can be kept", made.store_ok.clone());
         let help = "Whether the configuration file in place is the one in use";
         registry.register("config_current", help, made.config_ok.clone());
@@ -134,7 +143,11 @@ impl Metrics {
     pub fn observe(&self, tick: &Tick) {
         let group = GroupLabels { group: tick.group.clone() };
         self.leading.get_or_create(&group).set(i64::from(tick.stand_by.is_none()));
+        self.least.get_or_create(&group).set(tick.bounds.0.into());
+        self.most.get_or_create(&group).set(tick.bounds.1.into());
         let (Some(seen), Some(decision)) = (&tick.seen, &tick.decision) else { return };
+        let paused = decision.trail.iter().any(|step| step.rule == Rule::Pause);
+        self.paused.get_or_create(&group).set(paused.into());
         self.looks.get_or_create(&group).inc();
         self.looked_at.get_or_create(&group).set(seen.t.as_seconds());
         for (gauge, number) in
@@ -220,5 +233,61 @@ impl Metrics {
     fn cpu(&self, group: &GroupLabels, smoothing: &'static str, percent: f64) {
         let labels = CpuLabels { group: group.group.clone(), smoothing };
         self.cpu.get_or_create(&labels).set(percent);
+    }
+}
+
+/// The page in the older text format (0.0.4), for those who do not ask for OpenMetrics: there a
+/// counter and an info are named as their samples are.
+pub fn plain(page: &str) -> String {
+    let suffix = |kind: &str| match kind {
+        "counter" => ("_total", "counter"),
+        "info" => ("_info", "gauge"),
+        _ => ("", ""),
+    };
+    let mut text = String::with_capacity(page.len());
+    let mut help: Option<(&str, &str)> = None;
+    for line in page.lines() {
+        if let Some((name, words)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
+            help = Some((name, words));
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' '))
+        {
+            let (end, renamed) = suffix(kind);
+            let kind = if renamed.is_empty() { kind } else { renamed };
+            if let Some((_, words)) = help.take().filter(|(of, _)| *of == name) {
+                text += &format!("# HELP {name}{end} {words}\n");
+            }
+            text += &format!("# TYPE {name}{end} {kind}\n");
+        } else if !line.starts_with('#') {
+            text += line;
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_format_names_counters_as_their_samples() {
+        let metrics = Metrics::default();
+        let labels = GroupLabels { group: "g".into() };
+        metrics.looks.get_or_create(&labels).inc();
+        metrics.waiting.get_or_create(&labels).set(3);
+        let page = plain(&metrics.text());
+        assert!(page.contains("# HELP headcount_looks_total Looks at a group.\n# TYPE headcount_looks_total counter\nheadcount_looks_total{group=\"g\"} 1\n"), "{page}");
+        assert!(
+            page.contains("# TYPE headcount_build_info gauge\nheadcount_build_info{"),
+            "{page}"
+        );
+        assert!(
+            page.contains(
+                "# TYPE headcount_queue_waiting gauge\nheadcount_queue_waiting{group=\"g\"} 3\n"
+            ),
+            "{page}"
+        );
+        assert!(!page.contains("# EOF"));
     }
 }

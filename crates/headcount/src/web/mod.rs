@@ -1,5 +1,6 @@
 //! What Headcount serves over HTTP: `/healthz`, `/readyz` and `/metrics`.
 
+mod listen;
 pub mod metrics;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router};
@@ -18,7 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 use crate::group::Tick;
+use crate::lease::Held;
 use crate::store::Store;
+use listen::Bounded;
 use metrics::Metrics;
 
 /// What the pages show. One for the whole process.
@@ -37,6 +40,7 @@ struct Inner {
 /// The last tick of a group.
 struct Seen {
     at: Instant,
+    /// What keeps it from deciding or acting.
     silent: Option<String>,
 }
 
@@ -81,6 +85,11 @@ impl Health {
             }
             if let Missing(why) = &seen.fleet { Some(format!("target: {why}")) } else { None }
         });
+        let unusable = match &tick.stand_by {
+            Some(Held::Unusable(why)) => Some(why.clone()),
+            _ => None,
+        };
+        let silent = silent.or(unusable);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = inner.groups.get_mut(&tick.group) {
             *group = Some(Seen { at: Instant::now(), silent });
@@ -117,6 +126,7 @@ pub async fn serve(health: Arc<Health>, listen: SocketAddr) -> anyhow::Result<So
         .await
         .with_context(|| format!("http.listen: {listen} cannot be used"))?;
     let address = listener.local_addr()?;
+    let listener = Bounded::new(listener);
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -146,12 +156,18 @@ async fn readyz(State(health): State<Arc<Health>>) -> impl IntoResponse {
     (status, Json(body))
 }
 
-async fn metrics_page(State(health): State<Arc<Health>>) -> impl IntoResponse {
+async fn metrics_page(State(health): State<Arc<Health>>, headers: HeaderMap) -> impl IntoResponse {
     let bad_config = {
         let inner = health.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.bad_config.is_some()
     };
     health.metrics.set_health(health.store.trouble().is_none(), !bad_config);
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], health.metrics.text())
+    let accept = headers.get(header::ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or_default();
+    let page = health.metrics.text();
+    if accept.contains("application/openmetrics-text") {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        return ([(header::CONTENT_TYPE, kind)], page);
+    }
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics::plain(&page))
 }

@@ -312,6 +312,7 @@ mod tests {
             fleet: Reading::known(FleetReading { ready: from, ..FleetReading::default() }, t),
         };
         Tick {
+            bounds: (1, 4),
             group: "demo".into(),
             dry: false,
             stand_by: None,
