@@ -42,18 +42,12 @@ fn means(make: impl Fn() -> Box<dyn Autoscaler>) -> Means {
     let one = |seed| run_with(&long_jobs().trace(seed), make().as_mut(), &world, seed);
     let scores: Vec<Score> = (0..SEEDS).map(|seed| one(seed).expect("it ends")).collect();
     let mean = |f: fn(&Score) -> f64| scores.iter().map(f).sum::<f64>() / SEEDS as f64;
-    let means = Means {
+    Means {
         p95: mean(|s| s.waits.p95),
         hours: mean(|s| s.worker_hours),
         kills: mean(|s| s.busy_kills as f64),
         reversals: mean(|s| s.reversals as f64),
-    };
-    let Means { p95, hours, kills, reversals } = &means;
-    println!(
-        "{:<22} p95 {p95:6.0} hours {hours:5.1} kills {kills:6.1} rev {reversals:6.1}",
-        make().name()
-    );
-    means
+    }
 }
 
 fn keda(counts_active: bool, idle_first: bool) -> Means {

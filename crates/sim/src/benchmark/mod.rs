@@ -30,7 +30,7 @@ use crate::trace::{Trace, TraceError};
 use crate::world::{MostWorkers, OfTrace, WorldRules};
 
 pub use matched::{Matched, matched};
-pub use peers::{Peer, best_of_each_cell, peers_table, tune};
+pub use peers::{Peer, Tuned, best_of_each_cell, peers_table, tune};
 pub use report::{Results, page};
 pub use table::{Summary, geometric_mean, rows_table, summaries, summary_table};
 
