@@ -96,6 +96,7 @@ fn main() -> Result<()> {
             traces: &description(&options, &cases),
             cells: &cells,
             ours: summaries,
+            policy: &contender.name,
             peers: &peers,
             matched: &matched,
         };

@@ -1,7 +1,7 @@
 //! What holds in every world: random jobs, machines, failures, silent sources, any policy.
 
 use headcount_core::rules::{Bounds, Busy};
-use headcount_core::{Observation, Rules, Span};
+use headcount_core::{Observation, Policy, Rules, Span};
 use headcount_sim::autoscaler::Core;
 use headcount_sim::clairvoyant::zero_wait;
 use headcount_sim::world::{HostRules, Outage, Source};
@@ -61,15 +61,20 @@ fn worlds() -> impl Strategy<Value = WorldRules> {
 }
 
 fn policies() -> impl Strategy<Value = Rules> {
-    let policy = prop_oneof![
-        Just(r#"{"cpu_aware": {}}"#),
-        Just(r#"{"occupancy": {}}"#),
-        Just(r#"{"ratio": {}}"#),
-        Just(r#"{"ratio": {"jobs_per_worker": 1}}"#),
+    let policies = [
+        r#"{"cpu_aware": {}}"#,
+        r#"{"occupancy": {}}"#,
+        r#"{"ratio": {}}"#,
+        r#"{"ratio": {"jobs_per_worker": 1}}"#,
+        r#"{"slo": {"max_wait": "10s"}}"#,
+        r#"{"slo": {"max_wait": "120s"}}"#,
     ];
-    (policy, 0u32..3, 1u32..8).prop_map(|(policy, min, more)| Rules {
+    let known: Vec<Policy> =
+        policies.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    assert!(known.len() >= 4, "the file format has changed");
+    (prop::sample::select(known), 0u32..3, 1u32..8).prop_map(|(policy, min, more)| Rules {
         workers: Bounds { min, max: min + more, ..Bounds::default() },
-        policy: serde_json::from_str(policy).expect("it is a policy"),
+        policy,
         busy: Busy::Protect,
         ..Rules::default()
     })

@@ -4,8 +4,11 @@ use fastrand::Rng;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::rules::Bounds;
 use headcount_core::{Policy, Rules, Span};
-use headcount_sim::world::{MostWorkers, OfTrace};
-use headcount_sim::{Job, Moment, Score, Stuck, Trace, WorldRules, run};
+use headcount_sim::baselines::fixed::Fixed;
+use headcount_sim::world::{HostRules, MostWorkers, OfTrace, Outage, Source};
+use headcount_sim::{
+    Job, Member, Moment, Score, Stuck, Trace, WorldRules, run, run_together, run_with,
+};
 
 fn seconds(s: f64) -> Moment {
     Moment::from_seconds(s).expect("a test's seconds are fine")
@@ -154,4 +157,40 @@ fn the_world_file_is_read_as_written() {
     assert_eq!(world.max_workers, Some(MostWorkers::OfTrace(OfTrace::Peak)));
     assert_eq!((world.start_up, world.grace), (Span::from_secs(90), Some(Span::from_secs(600))));
     assert!(serde_json::from_str::<WorldRules>(r#"{"startup": "90s"}"#).is_err());
+}
+
+#[test]
+fn groups_that_share_a_host_slow_each_other_down() {
+    let trace = poisson(300, 0.05, 20.0, 1);
+    let host = HostRules { cores: 2.0, ..HostRules::default() };
+    let world = WorldRules { host: Some(host), ..WorldRules::default() };
+    let alone = run_with(&trace, &mut Fixed(2), &world, 1).expect("it ends");
+    let mut scalers = [Fixed(2), Fixed(2)];
+    let mut members: Vec<Member<'_>> =
+        scalers.iter_mut().map(|scaler| Member { trace: &trace, scaler, world: &world }).collect();
+    let together = run_together(&mut members, 1).expect("they end");
+    assert_eq!((alone.overload_minutes, together.len()), (0.0, 2));
+    for score in &together {
+        assert!(score.overload_minutes > 10.0, "{score:?}");
+        assert!(score.waits.mean > alone.waits.mean, "{score:?}");
+        assert_eq!(score.jobs, 300);
+    }
+}
+
+#[test]
+fn a_silent_queue_loses_no_job_and_kills_none() {
+    // Nothing shrinks while the queue is silent, and the backlog of that time is worked off.
+    let trace = poisson(2000, 0.1, 20.0, 2);
+    let outage = Outage {
+        source: Source::Queue,
+        at: Span::from_hours(2),
+        lasts: Span::from_hours(1),
+        stale: false,
+    };
+    let quiet = WorldRules { max_workers: Some(MostWorkers::Number(8)), ..WorldRules::default() };
+    let silent = WorldRules { outages: vec![outage], ..quiet.clone() };
+    let score = |world| run(&trace, &quick(), world, 1).expect("it ends");
+    let (quiet, silent) = (score(&quiet), score(&silent));
+    assert_eq!((silent.busy_kills, silent.jobs), (0, quiet.jobs));
+    assert!(silent.waits.max >= quiet.waits.max);
 }
