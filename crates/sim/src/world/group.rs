@@ -38,6 +38,7 @@ pub(super) struct Group<'a> {
     pub(super) workers: Vec<Worker>,
     /// Those that are not gone, in the order of their starts.
     pub(super) live: Vec<u32>,
+    pub(super) census: Census,
     /// Jobs that run.
     pub(super) running: usize,
     /// Starting workers that keep the machine busy.
@@ -78,6 +79,16 @@ pub(super) struct Worker {
     has_worked: bool,
 }
 
+/// How many workers do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    pub(super) starting: u32,
+    pub(super) ready: u32,
+    pub(super) draining: u32,
+    /// Ready ones that hold a job.
+    pub(super) busy: u32,
+}
+
 impl State {
     pub(super) const fn seen(self) -> WorkerState {
         match self {
@@ -101,6 +112,7 @@ impl<'a> Group<'a> {
             free: VecDeque::new(),
             workers: Vec::new(),
             live: Vec::new(),
+            census: Census::default(),
             running: 0,
             booting: 0,
             durations: Vec::new(),
@@ -172,6 +184,8 @@ impl<'a> Group<'a> {
         let state = &mut self.workers[worker as usize].state;
         if *state == State::Starting {
             *state = State::Ready;
+            self.census.starting -= 1;
+            self.census.ready += 1;
             (0..self.slots).for_each(|_| self.next_job(worker, place));
         }
     }
@@ -189,7 +203,10 @@ impl<'a> Group<'a> {
         }
         match state {
             State::Draining if rests => self.leave(worker, place.now),
-            State::Ready => self.next_job(worker, place),
+            State::Ready => {
+                self.census.busy -= u32::from(rests);
+                self.next_job(worker, place);
+            }
             _ => {}
         }
     }
@@ -206,6 +223,7 @@ impl<'a> Group<'a> {
         let Job { at, service, .. } = self.jobs[job as usize];
         self.tally.waits[job as usize] = place.now.since(at);
         let held = &mut self.workers[worker as usize];
+        self.census.busy += u32::from(held.running.is_empty());
         held.running.push((job, place.now));
         held.has_worked = true;
         self.running += 1;
@@ -241,6 +259,12 @@ impl<'a> Group<'a> {
     /// A worker is gone and paid for.
     fn leave(&mut self, worker: u32, now: Moment) {
         let gone = &mut self.workers[worker as usize];
+        match gone.state {
+            State::Starting => self.census.starting -= 1,
+            State::Ready => self.census.ready -= 1,
+            State::Draining => self.census.draining -= 1,
+            State::Gone => {}
+        }
         gone.state = State::Gone;
         self.booting -= usize::from(std::mem::take(&mut gone.boots));
         let cost = now.since(gone.ordered_at).max(self.minimum_billing);
@@ -280,6 +304,7 @@ impl<'a> Group<'a> {
             has_worked: false,
         });
         self.live.push(worker);
+        self.census.starting += 1;
         if place.host.as_ref().is_some_and(|host| !host.holds(crowd)) {
             self.booting += 1;
             place.events.plan(place.now.plus(takes), Event::Die { group, worker });
@@ -313,6 +338,9 @@ impl<'a> Group<'a> {
                 continue;
             }
             worker.state = State::Draining;
+            self.census.ready -= 1;
+            self.census.busy -= 1;
+            self.census.draining += 1;
             if let Some(grace) = self.grace {
                 let event = Event::Kill { group: self.number, worker: number };
                 place.events.plan(place.now.plus(grace), event);

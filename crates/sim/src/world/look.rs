@@ -6,7 +6,7 @@ use headcount_core::reading::{
 use headcount_core::{Observation, Reading, Silence};
 
 use super::Place;
-use super::group::{Group, State, Worker};
+use super::group::{Census, Group, State, Worker};
 use super::rules::Source;
 use crate::moment::Moment;
 
@@ -38,23 +38,27 @@ impl Group<'_> {
         false
     }
 
-    /// Counts the workers by what they do.
+    /// The workers by what they do.
     pub(super) fn count(&self) -> FleetReading {
-        let mut fleet = FleetReading::default();
-        let mut busy = 0;
+        debug_assert_eq!(self.census, self.recount(), "the census is kept as workers change");
+        let Census { starting, ready, draining, busy } = self.census;
+        FleetReading { starting, ready, draining, busy: Some(busy), ..FleetReading::default() }
+    }
+
+    fn recount(&self) -> Census {
+        let mut census = Census::default();
         for worker in self.live.iter().map(|number| &self.workers[*number as usize]) {
             match worker.state {
-                State::Starting => fleet.starting += 1,
+                State::Starting => census.starting += 1,
                 State::Ready => {
-                    fleet.ready += 1;
-                    busy += u32::from(!worker.running.is_empty());
+                    census.ready += 1;
+                    census.busy += u32::from(!worker.running.is_empty());
                 }
-                State::Draining => fleet.draining += 1,
+                State::Draining => census.draining += 1,
                 State::Gone => {}
             }
         }
-        fleet.busy = Some(busy);
-        fleet
+        census
     }
 
     fn observe_fleet(&mut self, fleet: &mut FleetReading) {
