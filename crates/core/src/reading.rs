@@ -171,6 +171,9 @@ pub struct QueueReading {
     /// The queue hands out no jobs at all; more workers cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// Jobs that wait in a paused queue. None of `waiting`: nobody can take them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<u64>,
     /// How long the oldest waiting job has waited.
     #[serde(default, rename = "oldest_wait_s", with = "as_seconds")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,7 +80,7 @@ async fn the_job_of_a_killed_worker_is_an_orphan_and_not_active() {
 
     let findings = queue.check().await;
     assert!(
-        findings.iter().any(|f| f.level == Level::Warning && f.what.contains("have no lock")),
+        findings.iter().any(|f| f.level == Level::Warning && f.what.contains("has no lock")),
         "{findings:#?}"
     );
 }
@@ -93,12 +93,15 @@ async fn a_paused_queue_has_no_demand_and_says_so() {
     redis.standin(&["pause"]);
     let seen = queue.read().await.unwrap();
     assert_eq!((seen.reading.waiting, seen.reading.paused), (0, Some(true)));
+    assert_eq!(seen.reading.held, Some(3));
     let findings = queue.check().await;
-    assert!(findings.iter().any(|f| f.what.contains("is paused")), "{findings:#?}");
+    let paused = findings.iter().any(|f| f.what.contains("is paused: 3 jobs wait in it"));
+    assert!(paused, "{findings:#?}");
 
     redis.standin(&["resume"]);
     let seen = queue.read().await.unwrap();
     assert_eq!((seen.reading.waiting, seen.reading.paused), (3, Some(false)));
+    assert_eq!(seen.reading.held, None);
 }
 
 #[tokio::test]
@@ -282,6 +285,17 @@ async fn a_user_who_may_not_read_the_queue_is_denied() {
     let missing = open(&config).read().await.unwrap_err();
     assert_eq!(missing.why, Silence::Denied, "{missing}");
     assert!(!missing.detail.contains("hush"));
+    let fix_of = async |config: &BullConfig| open(config).check().await[0].fix.clone().unwrap();
+    let fix = fix_of(&config).await;
+    assert!(fix.contains("ACL SETUSER"), "{fix}, as redis said {missing}");
+
+    redis.cli(&["CONFIG", "SET", "requirepass", "hush"]);
+    config.redis.url = format!("redis://127.0.0.1:{}", redis.port());
+    assert!(fix_of(&config).await.starts_with("redis wants a password"), "{config:?}");
+    config.redis.url = format!("redis://watcher:wrong@127.0.0.1:{}", redis.port());
+    let fix = fix_of(&config).await;
+    assert!(fix.starts_with("correct `password` or `password_file`"), "{fix}");
+    assert!(!fix.contains("ACL"), "{fix}");
 }
 
 #[tokio::test]

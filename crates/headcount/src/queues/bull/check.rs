@@ -37,10 +37,7 @@ impl Bull {
 
     fn unreadable(&self, missing: &Missing) -> Finding {
         let fix = match missing.why {
-            Silence::Denied => {
-                "give username and password of a user who may read the queue: \
-                 ACL SETUSER name on >password ~bull:* &* +@read +@pubsub +eval +client|list"
-            }
+            Silence::Denied => denied(&missing.detail),
             Silence::Refused => "start redis, or correct host and port in url",
             Silence::Timeout => "look whether redis is overloaded or behind a firewall",
             Silence::NotFound => {
@@ -59,14 +56,21 @@ impl Bull {
         if reading.paused == Some(true) {
             findings.push(Finding::warning(
                 ABOUT,
-                "the queue is paused: no worker takes its jobs",
+                format!(
+                    "the queue is paused: {} in it and no worker takes them",
+                    count(reading.held.unwrap_or(0), "job waits", "jobs wait")
+                ),
                 "resume it; until then headcount counts nothing as waiting",
             ));
         }
         if let Some(orphans) = reading.orphaned.filter(|n| *n > 0) {
             findings.push(Finding::warning(
                 ABOUT,
-                format!("{orphans} active jobs have no lock: their workers died"),
+                count(
+                    orphans,
+                    "active job has no lock: its worker died",
+                    "active jobs have no lock: their workers died",
+                ),
                 "keep one worker running, it clears them; let workers drain before they are killed",
             ));
         }
@@ -166,7 +170,20 @@ impl Bull {
             ));
             return findings;
         }
-        let what = format!("{connected} workers are connected, {answered} tell what they run");
+        if connected == 0 {
+            let who = count(answered as u64, "worker answers", "workers answer");
+            findings.push(match &self.refused.clients {
+                // What is lost by that is told with the rights.
+                Some(_) => Finding::good(ABOUT, format!("{who}; connections cannot be seen")),
+                None => Finding::warning(
+                    ABOUT,
+                    format!("{who}, but none takes jobs of queue {}", self.keys.queue),
+                    "nothing, if they just start or end; else compare prefix and queue with n8n's",
+                ),
+            });
+            return findings;
+        }
+        let what = told(connected, answered);
         if answered < connected {
             findings.push(Finding::warning(
                 ABOUT,
@@ -186,5 +203,60 @@ impl Bull {
             ));
         }
         findings
+    }
+}
+
+/// What to do when Redis refuses, by what it said.
+fn denied(said: &str) -> &'static str {
+    let said = said.to_lowercase();
+    if said.contains("noperm") {
+        "let the user read the queue: ACL SETUSER name ~bull:* &* +@read +@pubsub +eval +client|list"
+    } else if said.contains("noauth") {
+        "redis wants a password: set `password` or `password_file` (and `username`, if it has users)"
+    } else if said.contains("wrongpass") || said.contains("authentication") {
+        "correct `password` or `password_file` (REDIS_PASSWORD), and `username` if one is given"
+    } else {
+        "let the user of headcount open redis's socket, or correct url"
+    }
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// How many workers are connected, and how many say what they run.
+fn told(connected: usize, answered: usize) -> String {
+    let connected_text = count(connected as u64, "worker is connected", "workers are connected");
+    match answered {
+        0 => format!("{connected_text}, none says what it runs"),
+        n if n < connected => format!("{connected_text}, {n} of them answered what they run"),
+        _ if connected == 1 => format!("{connected_text} and says what it runs"),
+        _ => format!("{connected_text} and say what they run"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_answered_by_what_redis_said() {
+        let cases = [
+            ("redis h:1: WRONGPASS: invalid username-password pair", "correct `password`"),
+            ("redis h:1: NOAUTH: Authentication required.", "set `password`"),
+            ("redis h:1: NoPerm: no permissions to access a key", "let the user read the queue"),
+            ("redis /run/redis.sock: Permission denied (os error 13)", "redis's socket"),
+        ];
+        for (said, fix) in cases {
+            assert!(denied(said).contains(fix), "{said}: {}", denied(said));
+        }
+    }
+
+    #[test]
+    fn one_worker_and_many_are_told_in_whole_sentences() {
+        assert_eq!(told(1, 1), "1 worker is connected and says what it runs");
+        assert_eq!(told(2, 3), "2 workers are connected and say what they run");
+        assert_eq!(told(3, 1), "3 workers are connected, 1 of them answered what they run");
+        assert_eq!(told(1, 0), "1 worker is connected, none says what it runs");
     }
 }

@@ -50,6 +50,7 @@ impl Memory {
             delayed: Some(raw.delayed.saturating_sub(raw.due)),
             orphaned: Some(orphaned),
             paused: Some(raw.paused),
+            held: raw.paused.then(|| raw.held.saturating_add(raw.waiting).saturating_add(raw.due)),
             oldest_wait: waits.first().copied(),
             waits,
             ages,
@@ -178,7 +179,7 @@ mod tests {
             ..Raw::default()
         };
         let reading = Memory::default().reading(&raw, "q", at(0), Instant::now());
-        assert_eq!((reading.waiting, reading.paused), (0, Some(true)));
+        assert_eq!((reading.waiting, reading.paused, reading.held), (0, Some(true), Some(7)));
         assert_eq!((reading.delayed, reading.tags.len()), (Some(1), 0));
     }
 
@@ -193,7 +194,7 @@ mod tests {
             ..Raw::default()
         };
         let reading = Memory::default().reading(&raw, "q", at(0), Instant::now());
-        assert_eq!((reading.waiting, reading.delayed), (7, Some(1)));
+        assert_eq!((reading.waiting, reading.delayed, reading.held), (7, Some(1), None));
         let tags: Vec<_> = reading.tags.into_iter().collect();
         let expected = [("priority_0", 1), ("priority_100", 3), ("priority_50", 1)];
         assert_eq!(tags, expected.map(|(tag, n)| (tag.to_string(), n)));
