@@ -51,7 +51,11 @@ impl<'a> Walk<'a> {
         let what = if why.contains("duration format") {
             duration(plain).err().unwrap_or_else(|| why.to_string())
         } else if why.starts_with("failed to parse two digit integer as") {
-            format!("`{}` is not a time of day; write e.g. \"08:00\"", clip(plain))
+            let instead = match plain.starts_with("24:") {
+                true => "write \"00:00\" for midnight",
+                false => "write e.g. \"08:00\"",
+            };
+            format!("`{}` is not a time of day; {instead}", clip(plain))
         } else if text.is_empty() || why.contains(plain) {
             why.to_string()
         } else {
@@ -396,13 +400,15 @@ fn names<'a>(variants: &[(&'a str, Option<Part<'_>>)]) -> Vec<&'a str> {
 
 /// What was probably meant, or what there is.
 pub(super) fn instead(name: &str, known: &[&str]) -> String {
-    let plain = |s: &str| s.to_lowercase().replace('-', "_");
-    let distance = |other: &&&str| match plain(name).starts_with(&plain(other)) {
-        true => 0,
-        false => strsim::damerau_levenshtein(&plain(name), &plain(other)),
+    let plain = |s: &str| s.to_lowercase().replace(['-', '_'], "");
+    let distance = |other: &&&str| {
+        let letters = strsim::damerau_levenshtein(&plain(name), &plain(other));
+        // A word too many (`grace_seconds`) is as near as a wrong letter.
+        let more = plain(name).starts_with(&plain(other));
+        (if more { letters.min(1) } else { letters }, letters)
     };
     let nearest = known.iter().min_by_key(distance);
-    match nearest.filter(|other| distance(other) <= name.chars().count().div_ceil(3)) {
+    match nearest.filter(|other| distance(other).0 <= name.chars().count().div_ceil(3)) {
         Some(other) => format!("; did you mean `{other}`?"),
         None if known.is_empty() => "; there are no keys here".into(),
         None => format!("; known are {}", known.join(", ")),

@@ -143,10 +143,10 @@ fn each_mistake_has_its_line_and_its_fix() {
             "f:5:32 groups.a.schedule.windows[0].days[0]: `tuesday` is unknown; did you mean `tue`?",
         ),
         (
-            "  schedule: {windows: [{from: 8:00, to: 25:00}]}\n",
+            "  schedule: {windows: [{from: 8:00, to: 24:00}]}\n",
             "\
 f:5:31 groups.a.schedule.windows[0].from: `8:00` is not a time of day; write e.g. \"08:00\"
-f:5:41 groups.a.schedule.windows[0].to: `25:00` is not a time of day; write e.g. \"08:00\"",
+f:5:41 groups.a.schedule.windows[0].to: `24:00` is not a time of day; write \"00:00\" for midnight",
         ),
         (
             "  fallback: {after: 5m, workers: 9}\n",
@@ -186,6 +186,13 @@ f:5:2 groups.B: a group's name has 1 to 63 of a-z, 0-9, `.`, `_` and `-`"),
         println!("{mistake}\n  said   {}\n  wanted {wanted}", said(mistake));
     }
     assert!(wrong.is_empty(), "{} of {} differ, see above", wrong.len(), table.len());
+}
+
+#[test]
+fn a_key_that_lacks_only_an_underscore_is_the_nearest() {
+    let text = "groups: {a: {queue: {bull: {redis: {url: \"redis://h\", passwordfile: x}}}, target: {dry_run: {}}}}";
+    let said = errors(text);
+    assert!(said.contains("passwordfile: unknown key; did you mean `password_file`?"), "{said}");
 }
 
 #[test]
