@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// The program as it is started: a name is searched in `PATH`, a path starts at `base`.
 pub fn locate(base: &Path, name: &str) -> PathBuf {
-    if name.contains('/') { base.join(name) } else { PathBuf::from(name) }
+    // By its components, as people read it: without `./` in the middle.
+    if name.contains('/') { base.join(name).components().collect() } else { PathBuf::from(name) }
 }
 
 /// Why the program cannot be started, if it cannot.
@@ -52,7 +53,9 @@ mod tests {
     fn a_name_is_searched_and_a_path_starts_at_the_base() {
         let base = Path::new("/etc/headcount");
         assert_eq!(locate(base, "sh"), Path::new("sh"));
-        assert_eq!(locate(base, "./scale.sh"), Path::new("/etc/headcount/./scale.sh"));
+        assert_eq!(locate(base, "./scale.sh"), Path::new("/etc/headcount/scale.sh"));
+        assert_eq!(locate(base, "./scale.sh").as_os_str(), "/etc/headcount/scale.sh");
+        assert_eq!(locate(Path::new(""), "./a").as_os_str(), "./a");
         assert_eq!(locate(base, "/bin/sh"), Path::new("/bin/sh"));
     }
 

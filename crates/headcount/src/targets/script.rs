@@ -116,7 +116,7 @@ impl ScriptConfig {
         let mut command = self.command.locate(base);
         if let Some(interpreter) = &self.interpreter {
             // A bare name is a file here, not a program in PATH.
-            command.program = base.join(&command.program);
+            command.program = base.join(&command.program).components().collect();
             command = interpreter.locate(base).before(command);
         }
         Ok(Box::new(Script {
@@ -262,8 +262,7 @@ impl Target for Script {
         if self.status.is_none() {
             self.assumed.set(order.to);
         }
-        let note = if said.is_empty() { "the script said nothing".into() } else { brief(&said) };
-        Ok(Scaled { started: Vec::new(), removed: Vec::new(), note })
+        Ok(Scaled { started: Vec::new(), removed: Vec::new(), note: brief(&said) })
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -287,12 +286,12 @@ impl Target for Script {
         }
         match self.status().await {
             Ok(seen) if self.status.is_some() => {
-                let what = format!("status_command says {} workers", seen.reading.capacity());
+                let what = format!("status_command says {}", workers(&seen));
                 found.push(Finding::good(about, what));
             }
             Ok(seen) => found.push(Finding::warning(
                 about,
-                format!("{} workers are assumed, nobody is asked", seen.reading.capacity()),
+                format!("nobody is asked how many workers there are; assumed: {}", workers(&seen)),
                 "give a `status_command` that prints the number",
             )),
             Err(missing) => found.push(Finding::problem(
@@ -302,6 +301,13 @@ impl Target for Script {
             )),
         }
         found
+    }
+}
+
+fn workers(seen: &FleetSeen) -> String {
+    match seen.reading.capacity() {
+        1 => "1 worker".into(),
+        n => format!("{n} workers"),
     }
 }
 

@@ -184,10 +184,11 @@ impl Plan {
         plan
     }
 
-    /// What was done, for people.
-    pub(super) fn note(&self, started: &[String]) -> String {
+    /// What was done, for people: what started of those that were `asked` for, what went.
+    pub(super) fn note(&self, started: &[String], asked: u32) -> String {
         let mut note = match started {
-            [] => "started none".to_owned(),
+            // Not listed yet.
+            [] => format!("asked for {asked} more"),
             names => format!("started {}", names.join(", ")),
         };
         let names = |of: &[(String, String)]| {
@@ -200,10 +201,19 @@ impl Plan {
             note += &format!("; told crashing {} to go", names(&self.crashing));
         }
         if !self.stuck.is_empty() {
-            note += &format!("; {} take no jobs but count as replicas", self.stuck.join(", "));
+            let (take, count) =
+                if self.stuck.len() == 1 { ("takes", "counts") } else { ("take", "count") };
+            let names = self.stuck.join(", ");
+            note += &format!("; {names} {take} no jobs but {count} as replicas");
         }
         note
     }
+}
+
+/// What was done with the workers `names`, which have `grace` to finish, for people.
+pub(super) fn farewell(names: &[&str], grace: Span) -> String {
+    let have = if names.len() == 1 { "it has" } else { "they have" };
+    format!("chose {} (idle first, then youngest); {have} {grace:#} to finish", names.join(", "))
 }
 
 #[cfg(test)]
@@ -277,6 +287,19 @@ mod tests {
             let plan = Plan::new(&fleet(roles), to);
             assert_eq!((plan.existing, plan.scale), (existing, scale), "{roles:?} to {to}");
         }
+    }
+
+    #[test]
+    fn what_was_done_is_told_in_a_sentence() {
+        let plan = Plan { stuck: vec!["w-2".into()], ..Plan::default() };
+        let note = plan.note(&["w-3".into()], 1);
+        assert_eq!(note, "started w-3; w-2 takes no jobs but counts as replicas");
+        assert_eq!(Plan::default().note(&[], 1), "asked for 1 more");
+        let ten = Span::from_mins(10);
+        let one = farewell(&["w-3"], ten);
+        assert_eq!(one, "chose w-3 (idle first, then youngest); it has 10m to finish");
+        let two = farewell(&["w-3", "w-2"], ten);
+        assert_eq!(two, "chose w-3, w-2 (idle first, then youngest); they have 10m to finish");
     }
 
     #[test]

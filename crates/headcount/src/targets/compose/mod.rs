@@ -253,7 +253,8 @@ impl Compose {
         let after = self.list().await.map_err(failed("look after docker compose up"))?;
         let new = after.into_iter().filter(|c| !plan.ids.contains(&c.id));
         let (started, names): (Vec<_>, Vec<_>) = new.map(|c| (c.id, c.name)).unzip();
-        Ok(Scaled { started, removed: Vec::new(), note: first.note(&names) })
+        let note = first.note(&names, plan.scale - plan.existing);
+        Ok(Scaled { started, removed: Vec::new(), note })
     }
 
     /// What `up --scale` has to be told so that `to` workers serve.
@@ -318,12 +319,7 @@ impl Compose {
         }
         scaled.note = match names.is_empty() {
             true => format!("already {serving_now}"),
-            false => format!(
-                "told {} to go, first among those that may (idle first, then youngest); they have \
-                 {:#} to finish",
-                names.join(", "),
-                self.config.grace
-            ),
+            false => fleet::farewell(&names, self.config.grace),
         };
         Ok(scaled)
     }
