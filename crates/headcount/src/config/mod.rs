@@ -195,7 +195,7 @@ pub fn load_rules(path: &Path) -> Result<Rules, ConfigErrors> {
 
 /// The JSON Schema of the configuration file.
 pub fn json_schema() -> serde_json::Value {
-    schema::of::<file::File>()
+    schema::for_editors::<file::File>()
 }
 
 fn parse_with(

@@ -3,20 +3,59 @@
 
 use headcount_core::Span;
 use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
+use schemars::transform::{RecursiveTransform, Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::tree::Shape;
 
 /// A length of time as people write it (`30s`, `1m 30s`), or as ISO 8601 does (`PT1M30S`).
 pub(super) const DURATION: &str = r"^(P.+|(\d+(\.\d+)?\s*[a-zµ]+[\s,]*)+)$";
 
-/// The schema of `T`.
+/// A variable: `${NAME}`, `${NAME:-default}`.
+const VARIABLE: &str = r"^\$\{.+\}$";
+
+/// The schema of `T`, which a file is compared with.
 pub(super) fn of<T: JsonSchema>() -> Value {
     let readable = RecursiveTransform(as_people_write);
     let settings = SchemaSettings::draft2020_12().with_transform(readable);
     settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// The schema of `T` for editors, which see files before variables are filled in: where a number, a
+/// truth value or a length of time is wanted, a variable may stand too.
+pub(super) fn for_editors<T: JsonSchema>() -> Value {
+    let readable = RecursiveTransform(as_people_write);
+    let settings =
+        SchemaSettings::draft2020_12().with_transform(readable).with_transform(Variables);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// Allows [`VARIABLE`] where a type excludes it.
+#[derive(Clone, Debug)]
+struct Variables;
+
+impl Transform for Variables {
+    fn transform(&mut self, schema: &mut Schema) {
+        // The parts first: what is added here must not be visited.
+        transform_subschemas(self, schema);
+        let types = match schema.get("type") {
+            Some(Value::String(one)) => vec![one.as_str()],
+            Some(many) => strings(many),
+            None => return,
+        };
+        let excludes = ["integer", "number", "boolean"].iter().any(|t| types.contains(t));
+        if !excludes && schema.get("pattern").is_none() {
+            return;
+        }
+        let about = ["title", "description", "default", "examples", "writeOnly"];
+        let parts = schema.ensure_object();
+        let is_about = |key: &String| about.contains(&key.as_str());
+        let (kept, value): (Map<_, _>, Map<_, _>) =
+            std::mem::take(parts).into_iter().partition(|(key, _)| is_about(key));
+        *parts = kept;
+        parts.insert("anyOf".into(), json!([value, { "type": "string", "pattern": VARIABLE }]));
+    }
 }
 
 /// Makes it fit what people write: `format: duration` would mean ISO 8601 only.
@@ -167,4 +206,95 @@ impl<'a> Part<'a> {
 
 fn strings(list: &Value) -> Vec<&str> {
     list.as_array().map(|l| l.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::json_schema;
+
+    /// Whether `value` fits `part`, by the keywords that decide about variables. `None` if so, else
+    /// where and why not.
+    fn misfit(root: &Value, part: &Value, value: &Value, at: &str) -> Option<String> {
+        if let Some(to) = part["$ref"].as_str() {
+            return misfit(root, root.pointer(&to[1..]).unwrap(), value, at);
+        }
+        if let Some(ways) = part["anyOf"].as_array().or(part["oneOf"].as_array()) {
+            let wrong: Vec<_> = ways.iter().map(|way| misfit(root, way, value, at)).collect();
+            let fits = wrong.iter().filter(|wrong| wrong.is_none()).count();
+            let one_only = !part["oneOf"].is_null();
+            return (fits == 0 || one_only && fits > 1).then(|| format!("{at}: {wrong:?}"));
+        }
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(n) if n.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let types = Part::root(part).types();
+        let fits = |t: &&str| *t == kind || (*t, kind) == ("number", "integer");
+        if !types.is_empty() && !types.iter().any(fits) {
+            return Some(format!("{at} is {kind}, not {types:?}"));
+        }
+        let fits = match (part["pattern"].as_str(), value.as_str()) {
+            (Some(VARIABLE), Some(text)) => text.starts_with("${") && text.ends_with('}'),
+            (Some(DURATION), Some(text)) => text.parse::<Span>().is_ok(),
+            (Some(other), _) => panic!("a new pattern: {other}"),
+            _ => part["const"].is_null() || part["const"] == *value,
+        };
+        if !fits {
+            return Some(format!("{at}: {value} does not fit {part}"));
+        }
+        let child = |(key, value): (&String, &Value)| {
+            let own = part["properties"].get(key);
+            let other = part.get("additionalProperties").filter(|p| p.is_object());
+            match own.or(other) {
+                Some(part) => misfit(root, part, value, &format!("{at}.{key}")),
+                None => (part["additionalProperties"] == false)
+                    .then(|| format!("{at}.{key} is unknown")),
+            }
+        };
+        let lacks = |key: &&str| value.get(key).is_none();
+        let missing = Part::root(part).required().into_iter().find(lacks);
+        let missing = missing.filter(|_| kind == "object").map(|key| format!("{at}: no {key}"));
+        missing.or_else(|| value.as_object()?.iter().find_map(child)).or_else(|| {
+            let items = value.as_array()?.iter().enumerate();
+            items
+                .into_iter()
+                .find_map(|(i, item)| misfit(root, &part["items"], item, &format!("{at}[{i}]")))
+        })
+    }
+
+    fn said(text: &str) -> Option<String> {
+        let schema = json_schema();
+        misfit(&schema, &schema, &serde_saphyr::from_str(text).unwrap(), "file")
+    }
+
+    #[test]
+    fn editors_accept_the_examples_and_variables() {
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(examples).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            if text.contains("\ngroups:") || text.starts_with("groups:") {
+                assert_eq!(said(&text), None, "{path:?}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "no example in {examples}");
+        let group = |workers: &str| {
+            format!(
+                "groups: {{a: {{workers: {workers}, queue: {{demo: {{database: d}}}}, target: {{dry_run: {{}}}}}}}}"
+            )
+        };
+        assert_eq!(said(&group(r#"{max: "${N}", start_up: "${T:-30s}"}"#)), None);
+        assert_eq!(said(&group("{max: 3, start_up: 30s}")), None);
+        for wrong in ["{max: many}", "{start_up: soon}", "{max: true}", "{mx: 3}"] {
+            assert!(said(&group(wrong)).is_some(), "{wrong}");
+        }
+    }
 }
