@@ -109,8 +109,9 @@ fn row(latest: &Latest, controls: &Controls) -> [Cell; 8] {
 
 /// Waiting jobs; those in a paused queue, which nobody can take, are told apart.
 fn waiting(queue: &QueueReading) -> Cell {
-    match queue.paused {
-        Some(true) => cell(WARNING, format!("{} (paused)", queue.waiting)),
+    match (queue.paused, queue.held) {
+        (Some(true), Some(held)) => cell(WARNING, format!("{} (+{held} paused)", queue.waiting)),
+        (Some(true), None) => cell(WARNING, format!("{} (paused)", queue.waiting)),
         _ => plain(queue.waiting),
     }
 }
