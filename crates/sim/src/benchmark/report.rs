@@ -103,19 +103,23 @@ fn standing(cells: &[Cell], ours: &[Summary], peers: &[Peer]) -> String {
     format!("\nHeadcount is ahead of the best tuned setting in {ahead} of {cells} cells.\n")
 }
 
-/// J(c) against the lowest of any peer and setting.
+/// J(c) for each start-up time: the lowest of ours over the wanted waits, against the lowest of any
+/// peer and setting.
 fn j_table(ours: &[Summary], peers: &[Peer]) -> String {
     let mut text = String::from(
-        "\n## If waiting has a price\n\nJ(c), ours / the lowest of any setting of any other:\n\n\
-         | cell | c = 0.05 | c = 0.2 | c = 1 |\n|--:|--:|--:|--:|\n",
+        "\n## If waiting has a price\n\nJ(c) of Headcount, told the wait of the cells that suits c \
+         best, and of the others in the setting of all that suits c best:\n\n\
+         | start-up | c = 0.05 | c = 0.2 | c = 1 |\n|--:|--:|--:|--:|\n",
     );
-    for summary in ours {
-        let _ = write!(text, "| {} |", summary.cell.name());
-        for (number, own) in summary.j.iter().enumerate() {
+    for cells in ours.chunk_by(|a, b| a.cell.start_up == b.cell.start_up) {
+        let start_up = cells[0].cell.start_up;
+        let _ = write!(text, "| {start_up} s |");
+        for number in 0..3 {
+            let own = cells.iter().map(|s| s.j[number]).fold(f64::INFINITY, f64::min);
             let all = peers.iter().flat_map(|peer| &peer.tuned);
-            let of_cell = all.filter(|tuned| tuned.summary.cell == summary.cell);
-            let best = of_cell.map(|tuned| tuned.best_j[number]).fold(f64::INFINITY, f64::min);
-            let _ = write!(text, " {own:.3} / {best:.3} |");
+            let there = all.filter(|tuned| tuned.summary.cell.start_up == start_up);
+            let best = there.map(|tuned| tuned.best_j[number]).fold(f64::INFINITY, f64::min);
+            let _ = write!(text, " {own:.3}, {best:.3} |");
         }
         text.push('\n');
     }
