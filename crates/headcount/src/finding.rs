@@ -26,23 +26,43 @@ pub struct Finding {
     /// What to do, for anything but a good finding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// What it says in numbers, for comparisons that neither source can make alone.
+    #[serde(skip)]
+    pub fact: Option<Fact>,
+}
+
+/// A number that one source knows and that must agree with what others know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Workers that a queue knows.
+    Consumers(usize),
+    /// Jobs that one worker of the target runs at once.
+    Slots(u32),
+    /// Workers that a target knows.
+    Workers(usize),
 }
 
 impl Finding {
     /// Something is as it should be.
     pub fn good(about: &str, what: impl Into<String>) -> Self {
-        Self { level: Level::Good, about: about.into(), what: what.into(), fix: None }
+        Self { level: Level::Good, about: about.into(), what: what.into(), fix: None, fact: None }
     }
 
     /// Something is lost.
     pub fn warning(about: &str, what: impl Into<String>, fix: impl Into<String>) -> Self {
         let (what, fix) = (what.into(), Some(fix.into()));
-        Self { level: Level::Warning, about: about.into(), what, fix }
+        Self { level: Level::Warning, about: about.into(), what, fix, fact: None }
     }
 
     /// Something does not work.
     pub fn problem(about: &str, what: impl Into<String>, fix: impl Into<String>) -> Self {
         let (what, fix) = (what.into(), Some(fix.into()));
-        Self { level: Level::Problem, about: about.into(), what, fix }
+        Self { level: Level::Problem, about: about.into(), what, fix, fact: None }
+    }
+
+    /// The same with its number.
+    #[must_use]
+    pub fn stating(self, fact: Fact) -> Self {
+        Self { fact: Some(fact), ..self }
     }
 }

@@ -12,7 +12,7 @@ use crate::cli::out::{self, Table};
 use crate::cli::{Globals, WrongUse};
 use crate::clock;
 use crate::config::{self, Config, Found, GroupConfig};
-use crate::finding::{Finding, Level};
+use crate::finding::{Fact, Finding, Level};
 use crate::hosts::HostWatch;
 use crate::limits::CHECK_TIMEOUT;
 
@@ -105,10 +105,6 @@ impl Report {
                 table.row([none(), none(), none(), (style, format!("fix: {fix}"))]);
             }
         }
-        let number = |n: usize, noun: &str| match n {
-            1 => format!("1 {noun}"),
-            n => format!("{n} {noun}s"),
-        };
         let summary = match (self.problems, self.warnings) {
             (0, 0) => out::styled(out::GOOD, "all is well"),
             (0, n) => out::styled(out::WARNING, number(n, "warning")),
@@ -122,6 +118,13 @@ impl Report {
     }
 }
 
+fn number(n: usize, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}
+
 async fn look_at(found: &Found, groups: &[&GroupConfig]) -> Vec<About> {
     let config = &found.config;
     let host = HostWatch::start();
@@ -132,8 +135,12 @@ async fn look_at(found: &Found, groups: &[&GroupConfig]) -> Vec<About> {
     let mut all: Vec<About> = findings.into_iter().map(about_all).collect();
     for group in groups {
         let name = Some(group.name.clone());
-        let found = of_group(group, &config.state_dir).await;
-        all.extend(found.into_iter().map(|finding| About { group: name.clone(), finding }));
+        let mut of_it = of_group(group, &config.state_dir).await;
+        of_it.extend(compared(&of_it, group.rules.workers.slots));
+        if found.file.is_none() {
+            of_it.iter_mut().for_each(name_variables);
+        }
+        all.extend(of_it.into_iter().map(|finding| About { group: name.clone(), finding }));
     }
     let needed = groups.iter().any(|group| group.rules.policy.needs_host());
     all.push(about_all(of_host(&host, needed).await));
@@ -152,6 +159,49 @@ async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
         Err(error) => vec![cannot_open("target", &error)],
     });
     found
+}
+
+/// What queue, target and rules say only together.
+fn compared(found: &[Finding], slots: u32) -> Vec<Finding> {
+    let facts = || found.iter().filter_map(|finding| finding.fact);
+    let consumers = facts().find_map(|fact| match fact {
+        Fact::Consumers(n) => Some(n),
+        _ => None,
+    });
+    let nobody = facts().any(|fact| fact == Fact::Workers(0));
+    let mut more = Vec::new();
+    if let Some(n) = consumers.filter(|n| *n > 0 && nobody) {
+        more.push(Finding::warning(
+            "target",
+            format!("the queue has {}, but the target knows none", number(n, "worker")),
+            "compare what the target names with what runs the workers; Compose: `project` and \
+             `service` with those of `docker compose ls`",
+        ));
+    }
+    for fact in facts() {
+        if let Fact::Slots(jobs) = fact
+            && jobs != slots
+        {
+            more.push(Finding::warning(
+                "target",
+                format!(
+                    "a worker runs {} at once, but `workers.slots` is {slots}",
+                    number(jobs as usize, "job")
+                ),
+                format!("set `slots: {jobs}` under `workers`, or change the workers' concurrency"),
+            ));
+        }
+    }
+    more
+}
+
+/// Names keys by the variables of the reference autoscaler that stand for them.
+fn name_variables(finding: &mut Finding) {
+    if let Some(fix) = &mut finding.fix {
+        *fix = fix
+            .replace("project_directory: ", "HOST_PROJECT_DIR=")
+            .replace("project_directory", "HOST_PROJECT_DIR");
+    }
 }
 
 async fn within(about: &str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
@@ -191,6 +241,8 @@ async fn of_host(host: &HostWatch, needed: bool) -> Finding {
             let mut what = format!("CPU {:.1} %", value.cpu_raw);
             what += &value.cores.map(|n| format!(" of {n} cores")).unwrap_or_default();
             what += &value.mem.map(|n| format!(", memory {n:.1} %")).unwrap_or_default();
+            let source = host.source().map(|path| format!(", read from {}", path.display()));
+            what += &source.unwrap_or_default();
             Finding::good("host", what)
         }
         Reading::Missing(missing) => {
@@ -202,5 +254,35 @@ async fn of_host(host: &HostWatch, needed: bool) -> Finding {
                 Finding::warning("host", what, fix)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_target_and_rules_are_compared() {
+        let said = |facts: &[Fact], slots| {
+            let found: Vec<_> = facts.iter().map(|f| Finding::good("it", "").stating(*f)).collect();
+            let more = compared(&found, slots);
+            more.into_iter().map(|finding| finding.what).collect::<Vec<_>>().join("; ")
+        };
+        use Fact::{Consumers, Slots, Workers};
+        assert_eq!(said(&[], 1), "");
+        assert_eq!(said(&[Consumers(2), Slots(5), Workers(2)], 5), "");
+        assert_eq!(said(&[Consumers(0), Workers(0)], 1), "");
+        assert_eq!(said(&[Workers(0)], 1), "", "a queue that cannot tell");
+        let none = said(&[Consumers(1), Workers(0)], 1);
+        assert_eq!(none, "the queue has 1 worker, but the target knows none");
+        let jobs = said(&[Slots(10)], 1);
+        assert_eq!(jobs, "a worker runs 10 jobs at once, but `workers.slots` is 1");
+    }
+
+    #[test]
+    fn without_a_file_the_variable_is_named() {
+        let mut finding = Finding::warning("target", "", "set `project_directory: /srv`");
+        name_variables(&mut finding);
+        assert_eq!(finding.fix.as_deref(), Some("set `HOST_PROJECT_DIR=/srv`"));
     }
 }

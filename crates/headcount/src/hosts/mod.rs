@@ -65,7 +65,12 @@ impl HostWatch {
         self.machine.with(|samples| samples.read(clock::duration(window)))
     }
 
-    /// What `headcount check` says of the machine.
+    /// The file that CPU is read from, if one can be read.
+    pub fn source(&self) -> Option<PathBuf> {
+        stat(&self.machine.root).ok().map(|(proc, _)| proc.join("stat"))
+    }
+
+    /// What `headcount check` says of the machine besides its reading.
     pub fn facts(&self) -> Vec<Finding> {
         facts(&self.machine.root)
     }
@@ -156,21 +161,11 @@ fn gauges(root: &Path, proc: &Path, stat: &str) -> Gauges {
 }
 
 fn facts(root: &Path) -> Vec<Finding> {
-    let sample = stat(root).and_then(|(proc, text)| {
-        take(root, Duration::ZERO).map(|sample| (proc, text, sample.gauges))
-    });
-    let (proc, text, gauges) = match sample {
-        Ok(parts) => parts,
-        Err((_, detail)) => {
-            let fix = "mount the host's /proc read-only at /host/proc, or run where /proc is";
-            return vec![Finding::problem("host", format!("CPU cannot be read: {detail}"), fix)];
-        }
-    };
+    // What cannot be read is missing from the reading, which says so.
+    let Ok((proc, text)) = stat(root) else { return Vec::new() };
     let cores = procfs::cores(&text);
-    let mut found = vec![Finding::good(
-        "host",
-        format!("CPU is read from {}, {cores} cores", proc.join("stat").display()),
-    )];
+    let gauges = gauges(root, &proc, &text);
+    let mut found = Vec::new();
     if in_container(root) && proc != root.join(PROC[0]) {
         found.push(Finding::warning(
             "host",
@@ -182,22 +177,21 @@ fn facts(root: &Path) -> Vec<Finding> {
         let what = format!("the cgroup allows {limit:.1} of {cores} cores");
         found.push(Finding::good("host", what));
     }
-    found.push(match gauges.memory {
-        Some(percent) => Finding::good("host", format!("memory {percent:.1} % in use")),
-        None => Finding::warning(
+    if gauges.memory.is_none() {
+        found.push(Finding::warning(
             "host",
             format!("memory cannot be read from {}", proc.join("meminfo").display()),
             "the memory brake is off until MemTotal and MemAvailable are there",
-        ),
-    });
+        ));
+    }
     if gauges.cpu_pressure.is_none() {
         found.push(Finding::good("host", "the kernel tells no pressure (PSI is off)"));
     }
     found
 }
 
-/// Whether this process runs in a container, by the marks that engines leave.
-fn in_container(root: &Path) -> bool {
+/// Whether this process runs in a container, by the marks that engines leave below `root`.
+pub fn in_container(root: &Path) -> bool {
     let marks = [".dockerenv", "run/.containerenv"];
     if marks.iter().any(|mark| root.join(mark).exists()) {
         return true;
@@ -216,7 +210,6 @@ fn read(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Level;
 
     /// A folder that looks like `/`.
     pub(super) struct Tree(tempfile::TempDir);
@@ -327,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn check_names_the_file_the_cores_and_the_limit() {
+    fn check_names_the_file_and_what_limits_the_reading() {
         let tree = Tree::new(&[
             ("proc/stat", IDLE),
             ("proc/meminfo", MEMINFO),
@@ -336,14 +329,15 @@ mod tests {
             ("sys/fs/cgroup/cgroup.controllers", ""),
             ("sys/fs/cgroup/cpu.max", "150000 100000\n"),
         ]);
+        assert_eq!(at(&tree).source(), Some(tree.root().join("proc/stat")));
         let found = at(&tree).facts();
         let all = found.iter().map(|f| f.what.as_str()).collect::<Vec<_>>().join("\n");
-        for part in ["proc/stat, 4 cores", "without the host's /proc", "1.5 of 4", "memory 40.0 %"]
-        {
+        for part in ["without the host's /proc", "1.5 of 4", "no pressure"] {
             assert!(all.contains(part), "{part} in\n{all}");
         }
-        let problem = at(&Tree::new(&[])).facts();
-        assert_eq!((problem.len(), problem[0].level), (1, Level::Problem));
+        assert_eq!(found.len(), 3, "the reading itself is told elsewhere:\n{all}");
+        let nothing = at(&Tree::new(&[]));
+        assert_eq!((nothing.source(), nothing.facts()), (None, Vec::new()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use bollard::query_parameters::{
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt;
 use headcount_core::{Missing, Silence, Span, Timestamp};
+use tokio::net::UnixStream;
 
+use crate::hosts;
 use crate::limits::ENGINE_TIMEOUT;
 use crate::targets::TargetError;
 
@@ -188,6 +191,37 @@ impl Engine {
     pub async fn inspect(&self, id: &str) -> Result<Details, EngineError> {
         let seen = within(self.client()?.inspect_container(id, None)).await?;
         Ok(details(&seen))
+    }
+
+    /// Those of the variables `names` that a container was created with.
+    ///
+    /// # Errors
+    /// No answer, or no such container.
+    pub async fn variables(
+        &self,
+        id: &str,
+        names: &[&str],
+    ) -> Result<HashMap<String, String>, EngineError> {
+        let seen = within(self.client()?.inspect_container(id, None)).await?;
+        let all = seen.config.and_then(|config| config.env).unwrap_or_default();
+        let pairs = all.iter().filter_map(|line| line.split_once('='));
+        let wanted = pairs.filter(|(name, _)| names.contains(name));
+        Ok(wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Whether a path may mean another file to the engine than to this process: this one runs in a
+    /// container, and the engine not in the same one.
+    pub async fn sees_other_files(&self) -> bool {
+        if !hosts::in_container(Path::new("/")) {
+            return false;
+        }
+        let Some(path) = self.host.strip_prefix("unix://") else { return true };
+        let Ok(link) = UnixStream::connect(path).await else { return true };
+        let peer = link.peer_cred().ok().and_then(|peer| peer.pid());
+        // Whoever listens from outside of our process namespace has no number in it.
+        let Some(peer) = peer.filter(|pid| *pid > 0) else { return true };
+        let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+        mounts(&peer.to_string()).is_some_and(|theirs| Some(theirs) != mounts("self"))
     }
 
     /// Sends a signal to the main process; the engine then leaves the container down.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headcount::config::Place;
-use headcount::finding::Level;
+use headcount::finding::{Fact, Level};
 use headcount::queues::Identity;
 use headcount::targets::compose::ComposeConfig;
 use headcount::targets::dry_run::over;
@@ -472,7 +472,8 @@ fn problems(findings: &[headcount::finding::Finding]) -> Vec<&str> {
 
 #[tokio::test]
 async fn check_finds_nothing_wrong_with_a_good_service() {
-    let more = "    restart: unless-stopped\n    stop_grace_period: 90s\n";
+    let more = "    restart: unless-stopped\n    stop_grace_period: 90s\n    environment:\n      \
+                N8N_GRACEFUL_SHUTDOWN_TIMEOUT: 80\n      N8N_CONCURRENCY_PRODUCTION_LIMIT: 3\n";
     let project = Project::new(OBEDIENT, more);
     let mut target = project.open(&project.config());
     target.scale(&order(0, 2, &[])).await.unwrap();
@@ -481,16 +482,20 @@ async fn check_finds_nothing_wrong_with_a_good_service() {
     assert!(findings.iter().any(|f| f.what.starts_with("Docker Engine 2")), "{findings:#?}");
     assert!(findings.iter().any(|f| f.what.ends_with("docker compose 2.40.3")), "{findings:#?}");
     assert!(findings.iter().any(|f| f.what.starts_with("2 workers")), "{findings:#?}");
+    let facts: Vec<_> = findings.iter().filter_map(|f| f.fact).collect();
+    assert_eq!(facts, [Fact::Workers(2), Fact::Slots(3)]);
 }
 
 #[tokio::test]
 async fn check_finds_what_stands_in_the_way() {
-    let more = "    container_name: one\n    hostname: h\n    profiles: [p]\n";
+    // The volume is none: the engine sees the same files.
+    let more = "    container_name: one\n    hostname: h\n    profiles: [p]\n    \
+                volumes: [\"./files:/files\"]\n    environment:\n      \
+                - N8N_GRACEFUL_SHUTDOWN_TIMEOUT=60\n";
     let project = Project::new(OBEDIENT, more);
     let text = std::fs::read_to_string(project.path("a.yml")).unwrap();
     project.write("a.yml", &text.replace("bb:1", "no.invalid/such:1"));
-    let config = ComposeConfig { project_directory: Some(".".into()), ..project.config() };
-    let mut target = project.open(&config);
+    let mut target = project.open(&project.config());
     let findings = target.check().await;
     assert_eq!(
         problems(&findings),
@@ -500,6 +505,8 @@ async fn check_finds_what_stands_in_the_way() {
             "a deploy kills workers of worker 10s after telling them to go",
             "`container_name: one` allows one worker only",
             "image no.invalid/such:1 is not here",
+            "n8n lets jobs finish for 1m (N8N_GRACEFUL_SHUTDOWN_TIMEOUT), but a worker of worker \
+             is killed after 30s",
         ]
     );
     let config = ComposeConfig { service: "wrker".into(), ..project.config() };

@@ -4,7 +4,7 @@ use ::redis::{cmd, from_redis_value};
 use headcount_core::{Missing, Silence};
 
 use super::Bull;
-use crate::finding::Finding;
+use crate::finding::{Fact, Finding};
 use crate::limits::SECOND_SAMPLE;
 use crate::queues::redis::{Hearing, Topic};
 use crate::queues::{Queue, QueueSeen};
@@ -184,16 +184,17 @@ impl Bull {
             return findings;
         }
         let what = told(connected, answered);
-        if answered < connected {
-            findings.push(Finding::warning(
+        let finding = if answered < connected {
+            Finding::warning(
                 ABOUT,
                 what,
                 "compare n8n_prefix with N8N_REDIS_KEY_PREFIX; a worker that does not answer may \
                  be stuck, and is never taken for idle",
-            ));
+            )
         } else {
-            findings.push(Finding::good(ABOUT, what));
-        }
+            Finding::good(ABOUT, what)
+        };
+        findings.push(finding.stating(Fact::Consumers(connected)));
         let clashes = self.workers.clashes();
         if !clashes.is_empty() {
             findings.push(Finding::warning(

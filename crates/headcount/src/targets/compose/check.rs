@@ -1,32 +1,35 @@
 //! What `headcount check` says of a Compose target: reachable, resolvable, and what in the service
 //! stands in the way of more than one worker or of a gentle stop.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 
 use headcount_core::{Silence, Span};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
-use crate::finding::Finding;
-use crate::targets::compose::Compose;
+use crate::finding::{Fact, Finding};
+use crate::targets::compose::{Compose, n8n};
 use crate::targets::docker_engine::{Container, EngineError};
 
-const ABOUT: &str = "target";
+pub(super) const ABOUT: &str = "target";
 
 /// What Docker and Compose wait after the stop signal if nothing else is said.
 const STANDARD_STOP: Span = Span::from_secs(10);
 
-/// The output of `docker compose config`, as far as it matters here.
-#[derive(Debug, Default, Deserialize)]
+/// The output of `docker compose config`, as far as it matters here. Not to be printed: it may hold
+/// secrets.
+#[derive(Default, Deserialize)]
 struct Project {
     #[serde(default)]
     services: BTreeMap<String, Service>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// One service of it.
+#[derive(Default, Deserialize)]
 #[serde(default)]
-struct Service {
+pub(super) struct Service {
     image: Option<String>,
     build: Option<IgnoredAny>,
     container_name: Option<String>,
@@ -35,6 +38,53 @@ struct Service {
     restart: Option<String>,
     stop_grace_period: Option<String>,
     pre_stop: Option<Vec<IgnoredAny>>,
+    /// A mapping, or a list of `NAME=value`.
+    environment: Value,
+    /// A list, or one line.
+    command: Value,
+    /// `{ type, source, target }` each, or `source:target:mode` from Compose v1.
+    volumes: Vec<Value>,
+}
+
+impl Service {
+    /// What the variable `name` is set to.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        match &self.environment {
+            Value::Array(lines) => lines
+                .iter()
+                .find_map(|line| line.as_str()?.strip_prefix(name)?.strip_prefix('='))
+                .map(str::to_owned),
+            mapping => text(&mapping[name]),
+        }
+    }
+
+    /// The words of its command.
+    pub(super) fn words(&self) -> Vec<String> {
+        let split = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        match &self.command {
+            Value::Array(words) => words.iter().filter_map(Value::as_str).flat_map(split).collect(),
+            line => line.as_str().map(split).unwrap_or_default(),
+        }
+    }
+
+    /// Whether its image is n8n's, or made from it as its name tells.
+    pub(super) fn is_n8n(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.contains("n8n"))
+    }
+
+    /// Whether it mounts something from `folder`: what was written as a relative path.
+    fn mounts_from(&self, folder: &Path) -> bool {
+        let source = |volume: &Value| {
+            let short = || volume.as_str()?.split(':').next().map(PathBuf::from);
+            volume["source"].as_str().map(PathBuf::from).or_else(short)
+        };
+        self.volumes.iter().filter_map(source).any(|source| source.starts_with(folder))
+    }
 }
 
 impl Compose {
@@ -63,8 +113,11 @@ impl Compose {
         findings.extend(self.service_findings(&service));
         if reachable {
             findings.push(self.image_finding(&service).await);
-            findings.extend(self.container_findings().await);
+            findings.extend(self.container_findings(&service).await);
         }
+        let grace = self.config.grace.max(stop_grace(&service));
+        let running = if reachable { self.running_variables().await } else { HashMap::new() };
+        findings.extend(n8n::findings(&self.config.service, &service, &running, grace));
         findings
     }
 
@@ -169,7 +222,7 @@ impl Compose {
         Finding::problem(ABOUT, what, fix)
     }
 
-    async fn container_findings(&mut self) -> Vec<Finding> {
+    async fn container_findings(&mut self, service: &Service) -> Vec<Finding> {
         let listed = match self.list().await {
             Ok(listed) => listed,
             Err(error) => {
@@ -179,12 +232,22 @@ impl Compose {
         };
         let (project, name) = (&self.config.project, &self.config.service);
         let alive: Vec<&Container> = listed.iter().filter(|c| c.life.is_alive()).collect();
-        let what = format!("{} workers of {project}/{name} run", alive.len());
-        let mut findings = vec![Finding::good(ABOUT, what)];
+        let what = match alive.len() {
+            1 => format!("1 worker of {project}/{name} runs"),
+            n => format!("{n} workers of {project}/{name} run"),
+        };
+        let known = Finding::good(ABOUT, what).stating(Fact::Workers(alive.len()));
+        let mut findings = vec![known];
         let Some(first) = alive.first() else {
-            if self.config.project_directory.is_none() && Path::new("/.dockerenv").exists() {
-                let what = "Headcount runs in a container: relative paths of the Compose files \
-                            would be resolved inside it";
+            if self.config.project_directory.is_none()
+                && service.mounts_from(&self.project_directory())
+                && self.engine.sees_other_files().await
+            {
+                let what = format!(
+                    "Headcount runs in a container: relative volumes of {name} would be looked \
+                     for on the host under {}, the path inside it",
+                    self.project_directory().display()
+                );
                 let fix = "set `project_directory` to the project's folder on the host";
                 findings.push(Finding::warning(ABOUT, what, fix));
             }
@@ -205,14 +268,24 @@ impl Compose {
         findings
     }
 
+    /// The variables that matter of a container that runs.
+    async fn running_variables(&self) -> HashMap<String, String> {
+        let listed = self.list().await.unwrap_or_default();
+        let Some(first) = listed.iter().find(|c| c.life.is_alive()) else { return HashMap::new() };
+        self.engine.variables(&first.id, &n8n::VARIABLES).await.unwrap_or_default()
+    }
+
+    /// Where relative paths inside the Compose files start.
+    fn project_directory(&self) -> PathBuf {
+        let file = self.config.files.first().map(|file| self.base_dir.join(file));
+        let folder = self.config.project_directory.as_ref().map(|d| self.base_dir.join(d));
+        folder.or_else(|| Some(file?.parent()?.to_owned())).unwrap_or_else(|| self.base_dir.clone())
+    }
+
     /// Whether relative paths mean the same to us as to whoever made the containers.
     fn folder_finding(&self, container: &Container) -> Option<Finding> {
         let theirs = container.labels.get("com.docker.compose.project.working_dir")?;
-        let file = self.config.files.first().map(|file| self.base_dir.join(file));
-        let folder = self.config.project_directory.as_ref().map(|d| self.base_dir.join(d));
-        let ours = folder
-            .or_else(|| Some(file?.parent()?.to_owned()))
-            .unwrap_or_else(|| self.base_dir.clone());
+        let ours = self.project_directory();
         (ours != Path::new(theirs)).then(|| {
             let what = format!(
                 "{} was created from {theirs}, but relative paths would now start at {}",
@@ -247,5 +320,20 @@ mod tests {
             assert_eq!(stop_grace(service), Span::from_secs(90));
         }
         assert_eq!(stop_grace(&Service::default()), STANDARD_STOP);
+    }
+
+    #[test]
+    fn a_volume_from_the_project_was_written_as_a_relative_path() {
+        let mounts = |volumes: &str| {
+            let service: Service = serde_saphyr::from_str(&format!("volumes: {volumes}")).unwrap();
+            service.mounts_from(Path::new("/app"))
+        };
+        assert!(mounts("[{type: bind, source: /app/files, target: /files}]"));
+        assert!(mounts("['/app/files:/files:rw']"));
+        assert!(!mounts("[{type: volume, source: data, target: /app}, {type: tmpfs, target: /t}]"));
+        assert!(!mounts(
+            "['data:/app:rw', '/srv/app:/x', {type: bind, source: /apple, target: /a}]"
+        ));
+        assert!(!mounts("[]"));
     }
 }

@@ -5,6 +5,7 @@
 mod check;
 mod cli;
 mod fleet;
+mod n8n;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
