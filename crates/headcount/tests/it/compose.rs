@@ -87,7 +87,7 @@ async fn goes_out_and_removes_exactly_the_chosen_worker() {
 
     let gone = target.scale(&order(3, 2, &[&workers[1], &workers[2]])).await.unwrap();
     assert_eq!(gone.removed, [workers[1].clone()], "the best one goes, and only one");
-    let told = format!("told {}-worker-2 to go, ", project.name);
+    let told = format!("chose {}-worker-2 (idle first", project.name);
     assert!(gone.note.starts_with(&told), "{}", gone.note);
     let rest = sorted(vec![workers[0].clone(), workers[2].clone()]);
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 2).await;

@@ -119,7 +119,7 @@ fn busy_workers_go_only_when_the_rules_say_any() {
     let busy = with(seen(0, 5, 3, 95.0, 3), "fleet", json!({"ready": 3, "starting": 0, "busy": 3}));
     let protect = decisions(POLICY, std::slice::from_ref(&busy));
     assert_eq!((&protect[0]["policy_wanted"], &protect[0]["wanted"]), (&json!(2), &json!(3)));
-    assert_eq!(protect[0]["trail"][1]["text"], "only 0 of 3 are known to be idle");
+    assert_eq!(protect[0]["trail"][1]["text"], "none of 3 is known to be idle");
     let any = decisions(&format!("{POLICY}busy: any\n"), &[busy]);
     assert_eq!(any[0]["wanted"], 2);
 }
