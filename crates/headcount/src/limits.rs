@@ -75,6 +75,9 @@ pub const CERTIFICATE_BYTES: u64 = 1 << 20;
 pub const DETAIL_CHARS: usize = 200;
 /// A state seen in two looks counts if they are at least this long apart.
 pub const SECOND_SAMPLE: Duration = Duration::from_millis(500);
+/// A worker with a free slot that asks for no job for this long takes none any more. Bull itself
+/// waits 5 s after an error before it asks again.
+pub const SILENCE_PROVES: Duration = Duration::from_secs(10);
 /// Locks of at most this many active jobs are looked at; more count as held.
 pub const ACTIVE_JOBS: usize = 1_024;
 /// Waiting jobs are counted apart for at most this many priorities.

@@ -11,7 +11,8 @@
 // QUEUE_BULL_PREFIX, N8N_REDIS_KEY_PREFIX, N8N_CONCURRENCY_PRODUCTION_LIMIT,
 // N8N_GRACEFUL_SHUTDOWN_TIMEOUT (s), QUEUE_WORKER_{LOCK_DURATION,LOCK_RENEW_TIME,STALLED_INTERVAL}
 // (ms). Of the stand-in alone: STANDIN_SOCKET (path of a unix socket), STANDIN_QUEUE (jobs),
-// STANDIN_START_MS (delay before the worker takes jobs), STANDIN_BURN=1 (jobs burn CPU).
+// STANDIN_START_MS (delay before the worker takes jobs), STANDIN_BURN=1 (jobs burn CPU),
+// STANDIN_ADDRESS (the address that the worker says it has, as if in a network of its own).
 'use strict';
 
 const crypto = require('crypto');
@@ -102,6 +103,8 @@ async function register(redis, hostId) {
 }
 
 function interfaces() {
+  const address = env.STANDIN_ADDRESS;
+  if (address) return [{ family: 'IPv4', address, internal: false }];
   return Object.values(os.networkInterfaces()).flat()
     .map(({ family, address, internal }) => ({ family, address, internal }));
 }

@@ -166,21 +166,62 @@ async fn exactly_the_idle_one_of_two_workers_is_idle() {
 }
 
 #[tokio::test]
-async fn a_worker_told_to_go_is_draining_until_it_is_gone() {
+async fn a_worker_told_to_go_is_draining_once_it_leaves_a_free_slot_unused() {
     let redis = TestRedis::start();
     let mut queue = redis.queue();
-    let mut worker = redis.worker("aaaaaaaaaaaa", &[]).await;
-    redis.standin(&["fire", "1", "5000"]);
-    worker.says("started execution").await;
+    let env = [
+        ("N8N_CONCURRENCY_PRODUCTION_LIMIT", "2"),
+        ("STANDIN_ADDRESS", "127.0.0.1"),
+        ("N8N_GRACEFUL_SHUTDOWN_TIMEOUT", "120"),
+    ];
+    let mut worker = redis.worker("aaaaaaaaaaaa", &env).await;
+    redis.standin(&["fire", "1", "30000"]);
+    sees(&mut queue, "a busy worker that asks for more", |seen| {
+        consumers(seen).iter().any(|c| c.busy == Some(true) && c.consuming == Some(true))
+    })
+    .await;
+    // It takes a few looks to be sure that it asked for more while it ran one.
+    for _ in 0..25 {
+        sleep(Duration::from_millis(200)).await;
+        queue.read().await.unwrap();
+    }
     worker.signal(Signal::TERM);
     let seen = sees(&mut queue, "a draining worker", |seen| {
-        connections(seen).any(|consumer| consumer.draining)
+        consumers(seen).iter().any(|consumer| consumer.draining)
     })
     .await;
     assert_eq!(named(&seen, "aaaaaaaaaaaa").and_then(|consumer| consumer.busy), Some(true));
     sees(&mut queue, "nobody", |seen| seen.consumers.is_none()).await;
     worker.says("finished execution").await;
     assert_eq!(worker.ended(), Some(0));
+}
+
+#[tokio::test]
+async fn busy_workers_that_lost_their_connections_stay_busy_and_are_not_draining() {
+    let redis = TestRedis::start();
+    let mut queue = redis.queue();
+    let names = ["aaaaaaaaaaaa", "bbbbbbbbbbbb"];
+    let _first = redis.worker(names[0], &[]).await;
+    let _second = redis.worker(names[1], &[]).await;
+    redis.standin(&["fire", "2", "120000"]);
+    let both_busy = |seen: &QueueSeen| {
+        names.iter().all(|name| named(seen, name).is_some_and(|c| c.busy == Some(true)))
+            && connections(seen).count() == 2
+    };
+    sees(&mut queue, "two busy workers", both_busy).await;
+    let before = redis.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
+    redis.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    sees(&mut queue, "both again", both_busy).await;
+    assert_ne!(before, redis.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]));
+    // Longer than it takes to be sure of a draining one.
+    for _ in 0..60 {
+        sleep(Duration::from_millis(200)).await;
+        let seen = sees(&mut queue, "both busy", both_busy).await;
+        for consumer in connections(&seen) {
+            assert!(!consumer.draining && consumer.consuming == Some(true), "{seen:#?}");
+            assert_ne!(consumer.busy, Some(false), "{seen:#?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use ::redis::{Cmd, cmd};
 use headcount_core::QueueReading;
@@ -15,7 +16,7 @@ use super::Trip;
 use super::keys::Keys;
 use super::wake::Ears;
 use crate::limits::{
-    CLASH_KEPT, CLIENTS_BYTES_PER_SECOND, REPLIES, REPLY_KEPT, REPLY_WAIT, SECOND_SAMPLE,
+    CLASH_KEPT, CLIENTS_BYTES_PER_SECOND, REPLIES, REPLY_KEPT, REPLY_WAIT, SILENCE_PROVES,
 };
 use crate::queues::{Consumer, Identity};
 
@@ -30,8 +31,14 @@ pub(super) struct Workers {
     me: String,
     asked: u64,
     clients_due: Option<Instant>,
-    /// Connections that wait for nothing, by when they were first seen so.
-    connecting: HashMap<u64, Instant>,
+    /// Connections that ask for no job though a slot is free, by when they were first seen so.
+    silent_since: HashMap<u64, Instant>,
+    /// Connections that asked for a job in the last look, by what their workers ran then, and when
+    /// they were asked that.
+    asking: HashMap<u64, (usize, Instant)>,
+    /// The most jobs that each worker was seen to run while it asked for another: it can run one
+    /// more than that.
+    room_beside: HashMap<String, usize>,
     /// Names that two workers had at once, by when.
     clashing: HashMap<String, Instant>,
     /// How many answered, and how many are connected.
@@ -57,6 +64,8 @@ struct Client {
     id: u64,
     peer: Option<SocketAddr>,
     state: ClientState,
+    /// It has done nothing else for this long.
+    idle: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +74,9 @@ enum ClientState {
     Free,
     /// It took a job and asks for no other.
     Full,
-    /// It never asked for a job: just connected, or draining.
+    /// It did not ask on this connection yet: new, connected again while it is full, or draining.
     Silent,
-    /// It has not asked for a job for a while.
+    /// It has not asked for a job for a while though it could run one.
     Draining,
 }
 
@@ -106,7 +115,9 @@ impl Workers {
             me: format!("headcount-{:08x}", fastrand::u32(..)),
             asked: 0,
             clients_due: None,
-            connecting: HashMap::new(),
+            silent_since: HashMap::new(),
+            asking: HashMap::new(),
+            room_beside: HashMap::new(),
             clashing: HashMap::new(),
             last: (0, 0),
         }
@@ -137,7 +148,7 @@ impl Workers {
     /// A server with thousands of connections makes a long list.
     pub(super) fn note_clients_size(&mut self, bytes: usize, now: Instant) {
         let seconds = (bytes / CLIENTS_BYTES_PER_SECOND) as u64;
-        self.clients_due = Some(now + std::time::Duration::from_secs(seconds));
+        self.clients_due = Some(now + Duration::from_secs(seconds));
     }
 
     /// Whether a worker of this queue is in the list of connections.
@@ -159,9 +170,13 @@ impl Workers {
         ears: &Ears,
     ) -> Option<Vec<Consumer>> {
         let now = Instant::now();
-        let clients = trip.clients.as_deref().map(|list| self.clients(list, now));
+        let mut clients = trip.clients.as_deref().map(|list| self.clients(list));
         let replies = self.replies(trip, clients.as_ref().map(Vec::len), ears).await;
         self.note_clashes(&replies, now);
+        if let Some(clients) = &mut clients {
+            let unfinished = reading.active.saturating_add(reading.orphaned.unwrap_or(0));
+            self.mark_draining(&replies, clients, unfinished, (trip.sent, now));
+        }
         self.last = (replies.len(), clients.as_ref().map_or(0, Vec::len));
         self.consumers(&replies, clients, reading.active)
     }
@@ -187,20 +202,77 @@ impl Workers {
             } else {
                 ClientState::Silent
             },
+            // Both ends are cut to whole seconds.
+            idle: Duration::from_secs(fields.get("idle")?.parse::<u64>().ok()?.saturating_sub(1)),
         })
     }
 
-    fn clients(&mut self, list: &str, now: Instant) -> Vec<Client> {
-        let before = std::mem::take(&mut self.connecting);
-        let mut clients: Vec<_> = list.lines().filter_map(|line| self.client(line)).collect();
-        for client in clients.iter_mut().filter(|c| c.state == ClientState::Silent) {
-            let first = before.get(&client.id).copied().unwrap_or(now);
-            self.connecting.insert(client.id, first);
-            if now.duration_since(first) >= SECOND_SAMPLE {
-                client.state = ClientState::Draining;
+    fn clients(&self, list: &str) -> Vec<Client> {
+        list.lines().filter_map(|line| self.client(line)).collect()
+    }
+
+    /// Marks the silent ones that are draining for sure. A worker that is told to go connects anew
+    /// and never asks, but so does a full one that lost its connection: silence proves something
+    /// only while the worker is known to have a free slot. `unfinished` is the number of jobs in
+    /// the active list, `(sent, now)` the time of the look.
+    fn mark_draining(
+        &mut self,
+        replies: &[(Reply, bool)],
+        clients: &mut [Client],
+        unfinished: u64,
+        (sent, now): (Instant, Instant),
+    ) {
+        let joined = joins(replies, clients);
+        let owner: HashMap<u64, &(Reply, bool)> = joined
+            .iter()
+            .zip(replies)
+            .filter_map(|(client, reply)| Some((client.as_ref()?.id, reply)))
+            .collect();
+        let nobody_runs =
+            unfinished == 0 && replies.iter().all(|(r, _)| r.running.unwrap_or(0) == 0);
+        self.room_beside.retain(|sender, _| replies.iter().any(|(r, _)| r.sender == *sender));
+        let before = std::mem::take(&mut self.silent_since);
+        let asking = std::mem::take(&mut self.asking);
+        for client in clients {
+            let owner = owner.get(&client.id);
+            let running = owner.and_then(|(reply, fresh)| reply.running.filter(|_| *fresh));
+            match (client.state, owner, running) {
+                (ClientState::Free, Some((reply, _)), Some(running)) => {
+                    // The list is older than the answer, which may tell of a job taken since. What
+                    // the worker said last time was true while it asked, if it asks since then.
+                    let then = asking.get(&client.id);
+                    if let Some((running, at)) = then
+                        && client.idle >= now.duration_since(*at)
+                    {
+                        let most = self.room_beside.entry(reply.sender.clone()).or_default();
+                        *most = (*running).max(*most);
+                    }
+                    self.asking.insert(client.id, (running, sent));
+                }
+                (ClientState::Silent, ..) => {
+                    let has_room = match (owner, running) {
+                        (None, _) => nobody_runs,
+                        (Some(_), None) => false,
+                        (Some((reply, _)), Some(running)) => self.has_room(&reply.sender, running),
+                    };
+                    if has_room {
+                        let since = before.get(&client.id).copied().unwrap_or(now);
+                        self.silent_since.insert(client.id, since);
+                        if now.duration_since(since) >= SILENCE_PROVES {
+                            client.state = ClientState::Draining;
+                        }
+                    }
+                }
+                _ => {}
             }
         }
-        clients
+    }
+
+    /// Whether a worker that runs so many jobs has a slot left, for sure: the configured number of
+    /// slots may not be the worker's own.
+    fn has_room(&self, sender: &str, running: usize) -> bool {
+        let seen = self.room_beside.get(sender).filter(|_| !self.clashing.contains_key(sender));
+        running == 0 || seen.is_some_and(|most| running <= *most)
     }
 
     /// The answers to this look's request, waited for briefly, and, of workers that did not answer
@@ -385,7 +457,7 @@ fn of_client(client: &Client, free_is_idle: bool) -> Consumer {
             _ => None,
         },
         draining: client.state == ClientState::Draining,
-        consuming: Some(matches!(client.state, ClientState::Free | ClientState::Full)),
+        consuming: Some(client.state != ClientState::Draining),
     }
 }
 
@@ -413,7 +485,7 @@ mod tests {
     }
 
     fn client(id: u64, ip: [u8; 4], state: ClientState) -> Client {
-        Client { id, peer: Some(SocketAddr::from((ip, 1000))), state }
+        Client { id, peer: Some(SocketAddr::from((ip, 1000))), state, idle: Duration::ZERO }
     }
 
     fn reply(sender: &str, ip: [u8; 4], running: usize) -> (Reply, bool) {
@@ -453,14 +525,69 @@ mod tests {
         assert!(workers.are_connected(Some(LINE)));
     }
 
-    #[test]
-    fn silence_on_two_looks_is_draining() {
-        let silent = LINE.replace("flags=b", "flags=N").replace("brpoplpush", "NULL");
+    /// The state of a worker's silent connection after so long, with `running` jobs all the time,
+    /// if it was seen to ask for one beside `beside` others before.
+    fn silent(running: usize, beside: Option<usize>, after: Duration) -> ClientState {
+        let ip = [172, 18, 0, 5];
         let mut workers = workers(1);
         let start = Instant::now();
-        let mut state = |after| workers.clients(&silent, start + after)[0].state;
-        assert_eq!(state(std::time::Duration::ZERO), ClientState::Silent);
-        assert_eq!(state(SECOND_SAMPLE), ClientState::Draining);
+        if let Some(beside) = beside {
+            let mut asking = [client(1, ip, ClientState::Free)];
+            asking[0].idle = Duration::from_secs(2);
+            for (running, after) in [(beside, 0), (beside + 1, 1), (beside + 9, 9)] {
+                let at = start + Duration::from_secs(after);
+                let replies = [reply("worker-a", ip, running)];
+                workers.mark_draining(&replies, &mut asking, 9, (at, at));
+            }
+        }
+        let mut now = |at| {
+            let mut clients = [client(2, ip, ClientState::Silent)];
+            workers.mark_draining(&[reply("worker-a", ip, running)], &mut clients, 9, (at, at));
+            clients[0].state
+        };
+        assert_eq!(now(start), ClientState::Silent, "one look proves nothing");
+        now(start + after)
+    }
+
+    #[test]
+    fn only_silence_beside_a_free_slot_is_draining_and_only_after_a_while() {
+        use ClientState::{Draining, Silent};
+        let brief = SILENCE_PROVES / 2;
+        for (running, beside, after, state) in [
+            (0, None, brief, Silent),
+            (0, None, SILENCE_PROVES, Draining),
+            (1, None, SILENCE_PROVES, Silent),
+            (1, Some(0), SILENCE_PROVES, Silent),
+            (1, Some(1), SILENCE_PROVES, Draining),
+            (2, Some(1), SILENCE_PROVES, Silent),
+        ] {
+            assert_eq!(silent(running, beside, after), state, "{running} {beside:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn busy_workers_that_connect_again_are_neither_draining_nor_stuck() {
+        let silent = LINE.replace("flags=b", "flags=N").replace("brpoplpush", "NULL");
+        let list = format!("{silent}\n{}", silent.replace("id=12", "id=13"));
+        let (near, start) = ([127, 0, 0, 1], Instant::now());
+        // The answers cannot be joined to the connections, as with processes on one machine.
+        let mut workers = workers(1);
+        let mut look = |running, unfinished, after| {
+            let replies = [reply("worker-a", near, running), reply("worker-b", near, running)];
+            let mut clients = workers.clients(&list);
+            let at = (start, start + after);
+            workers.mark_draining(&replies, &mut clients, unfinished, at);
+            clients.iter().map(|client| of_client(client, false)).collect::<Vec<_>>()
+        };
+        for (running, unfinished) in [(1, 2), (0, 1), (1, 0)] {
+            for after in [Duration::ZERO, SILENCE_PROVES] {
+                let seen = look(running, unfinished, after);
+                assert!(seen.iter().all(|c| !c.draining && c.consuming == Some(true)), "{seen:?}");
+                assert!(seen.iter().all(|c| c.busy.is_none()), "{seen:?}");
+            }
+        }
+        look(0, 0, SILENCE_PROVES);
+        assert!(look(0, 0, 2 * SILENCE_PROVES).iter().all(|c| c.draining), "nobody has a job");
     }
 
     #[test]
