@@ -225,6 +225,35 @@ fn the_next_run_takes_over_workers_and_stops_that_were_under_way() {
 }
 
 #[test]
+fn the_grace_of_a_stop_under_way_is_kept_whatever_the_wall_clock_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let path = folder.path().to_owned();
+    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
+    let (there, first) = (path.clone(), config.clone());
+    in_a_run_that_dies(async move {
+        let mut target = open(&first, &there);
+        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+        ready(&there, &id).await;
+        target.scale(&order(1, 0, &[&id])).await.unwrap();
+        // As if the clock had been years behind when the worker was told to go.
+        let file = there.join(format!("state/g/workers/{id}.json"));
+        let text = std::fs::read(&file).unwrap();
+        let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert!(record["draining_since"].is_number());
+        record["draining_since"] = 1.0.into();
+        std::fs::write(&file, record.to_string()).unwrap();
+    });
+    in_a_run_that_dies(async move {
+        let mut target = open(&config, &path);
+        for _ in 0..10 {
+            assert_eq!(target.status().await.unwrap().reading.draining, 1, "not killed");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
+#[test]
 fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
     let folder = tempfile::tempdir().unwrap();
     let _sweep = Sweep(folder.path());

@@ -184,11 +184,11 @@ impl Fleet {
         self.state().workers.retain(|_, kept| kept.record.leader().is_some());
     }
 
-    /// Waits for a worker that was told to go; after its grace time its group is killed.
+    /// Waits for a worker that was told to go; after its grace time its group is killed. The time
+    /// starts anew with each run of Headcount: what the wall clock showed when an earlier run told
+    /// the worker to go proves nothing, since that clock may have been set since.
     async fn outwait(&self, record: &Record, leader: &mut Leader) {
-        let waited = self.draining_since(&record.id).map_or(Span::ZERO, |t| clock::now().since(t));
-        let left = self.grace.saturating_sub(waited).clamp(Span::ZERO, self.grace);
-        if timeout(clock::duration(left), leader.end(record)).await.is_ok() {
+        if timeout(clock::duration(self.grace), leader.end(record)).await.is_ok() {
             return;
         }
         tracing::warn!(
