@@ -29,8 +29,21 @@ pub struct Process {
 impl Process {
     /// The process with this id, also when it has ended and nobody has fetched its result yet.
     pub fn find(pid: u32) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(pid, &text)
+        Self::look(pid).ok().flatten()
+    }
+
+    /// The same; `None` only if there surely is no such process.
+    ///
+    /// # Errors
+    /// It cannot be told, for want of file descriptors for example.
+    pub fn look(pid: u32) -> std::io::Result<Option<Self>> {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(text) => Ok(Self::parse(pid, &text)),
+            // It may end between the opening and the reading of its file.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Whether it runs: it has not ended.
@@ -100,6 +113,12 @@ pub fn running(pid: u32, started: u64) -> Option<Process> {
     Process::find(pid).filter(|p| p.started == started && p.runs())
 }
 
+/// Whether the process with this id that started then has surely ended.
+pub fn has_ended(pid: u32, started: u64) -> bool {
+    let seen = Process::look(pid);
+    seen.is_ok_and(|seen| seen.is_none_or(|p| p.started != started || !p.runs()))
+}
+
 /// The present run of the machine: start times are only comparable within one.
 pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -146,6 +165,26 @@ mod tests {
         assert!(!boot_id().is_empty());
     }
 
+    /// Runs itself once more, in a process that may open no file.
+    #[test]
+    fn want_of_file_descriptors_is_no_end_of_a_process() {
+        const NAME: &str = "hosts::processes::tests::want_of_file_descriptors_is_no_end_of_a_process";
+        const MARK: &str = "HEADCOUNT_TEST_NO_FILES";
+        let me = Process::find(std::process::id()).unwrap();
+        if std::env::var_os(MARK).is_none() {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = again.args(["--exact", NAME]).env(MARK, "1").output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, none).unwrap();
+        assert_eq!(Process::find(me.pid), None);
+        let error = Process::look(me.pid).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+        assert!(!has_ended(me.pid, me.started));
+    }
+
     #[test]
     fn a_process_that_started_at_another_time_is_not_signalled() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -154,6 +193,7 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none());
         assert!(signal(seen.pid, seen.started, Signal::KILL));
         child.wait().unwrap();
+        assert!(has_ended(seen.pid, seen.started));
         assert!(!signal(seen.pid, seen.started, Signal::KILL));
     }
 

@@ -181,7 +181,7 @@ impl Fleet {
 
     /// Removes those from the list that have ended, where nobody follows them.
     pub(super) fn drop_ended(&self) {
-        self.state().workers.retain(|_, kept| kept.record.leader().is_some());
+        self.state().workers.retain(|_, kept| !kept.record.has_ended());
     }
 
     /// Waits for a worker that was told to go; after its grace time its group is killed. The time
@@ -248,7 +248,7 @@ impl Leader {
             }
             Self::Gone => {}
             Self::Adopted => {
-                while record.leader().is_some() {
+                while !record.has_ended() {
                     sleep(LOOK).await;
                 }
             }

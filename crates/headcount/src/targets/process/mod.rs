@@ -176,7 +176,7 @@ impl Process {
             return;
         }
         // If it ended while nobody watched, only what it left behind is of interest.
-        let leader = if record.leader().is_some() { Leader::Adopted } else { Leader::Gone };
+        let leader = if record.has_ended() { Leader::Gone } else { Leader::Adopted };
         tracing::info!(worker = record.id, pid = record.pid, "worker of an earlier run found");
         self.tasks.spawn(Arc::clone(&self.fleet).follow(record, leader, told));
     }
@@ -286,6 +286,16 @@ impl Process {
     }
 }
 
+/// Whether processes can be looked at: one always runs, this one.
+fn can_see() -> Result<(), Missing> {
+    let (why, detail) = match Running::look(std::process::id()) {
+        Ok(Some(_)) => return Ok(()),
+        Ok(None) => (Silence::Absent, "/proc does not show processes; mount it".into()),
+        Err(e) => (Silence::Unreachable, format!("/proc cannot be read: {e}")),
+    };
+    Err(Missing { why, detail })
+}
+
 #[async_trait]
 impl Target for Process {
     fn promise(&self) -> Promise {
@@ -301,13 +311,12 @@ impl Target for Process {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
-        if Running::find(std::process::id()).is_none() {
-            let detail = "/proc does not show processes; mount it".into();
-            return Err(Missing { why: Silence::Absent, detail });
-        }
+        can_see()?;
         self.adopt();
         let (workers, groups): (Vec<_>, Vec<u32>) =
             self.fleet.workers(clock::now()).into_iter().unzip();
+        // What could not be read in between looks as if it were gone.
+        can_see()?;
         let known_as: HashMap<String, Vec<Identity>> = workers
             .iter()
             .zip(groups)

@@ -39,6 +39,11 @@ impl Record {
         processes::running(self.pid, self.started)
     }
 
+    /// Whether the main process has surely ended.
+    pub(super) fn has_ended(&self) -> bool {
+        processes::has_ended(self.pid, self.started)
+    }
+
     /// The rest of its process group after the main process has ended. If nobody watched the end,
     /// the number may belong to somebody else by now: then the group must hold a process that the
     /// worker started.
