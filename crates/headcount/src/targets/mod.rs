@@ -60,6 +60,7 @@ pub trait Target: Send {
 
     /// Makes the change. Returns when it is under way: starting workers may still start, and
     /// victims may still finish their job in the background, reported as draining until then.
+    /// The same order again, before the next look, changes nothing and is no error.
     ///
     /// # Errors
     /// What went wrong. Nothing may be assumed then; the next status tells.
@@ -141,6 +142,14 @@ pub enum TargetError {
         what: String,
         /// The limit.
         seconds: u64,
+    },
+    /// The number was decided from a picture of the fleet that is not true.
+    #[error("contradiction: there are {there} workers already, decided for {decided_for}")]
+    Contradiction {
+        /// Workers that serve, as the target sees them.
+        there: u32,
+        /// As many were there when it was decided, [`Order::from`].
+        decided_for: u32,
     },
     /// The back end refused or failed.
     #[error("{what}: {detail}")]

@@ -75,6 +75,23 @@ async fn starts_as_many_as_wanted_and_stops_exactly_the_chosen_ones() {
 }
 
 #[tokio::test]
+async fn an_order_from_a_wrong_picture_is_a_contradiction_and_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let mut target = open(&shell("exec sleep 1000"), folder.path());
+    target.scale(&order(0, 2, &[])).await.unwrap();
+    assert!(target.scale(&order(0, 2, &[])).await.is_ok(), "the same order once more");
+    let seen = target.status().await.unwrap();
+    let all = ids(&seen, Ready);
+    for wrong in [order(0, 2, &[]), order(0, 1, &[]), order(3, 2, &[all[0]])] {
+        let said = target.scale(&wrong).await.unwrap_err();
+        let expected = TargetError::Contradiction { there: 2, decided_for: wrong.from };
+        assert_eq!(said, expected);
+    }
+    assert_eq!(target.status().await.unwrap().reading.ready, 2);
+}
+
+#[tokio::test]
 async fn refuses_a_scale_in_without_known_victims() {
     let folder = tempfile::tempdir().unwrap();
     let _sweep = Sweep(folder.path());

@@ -137,6 +137,11 @@ impl Fleet {
         self.state().workers.contains_key(id)
     }
 
+    /// Whether a worker is there and was not told to go.
+    pub(super) fn serves(&self, id: &str) -> bool {
+        self.state().workers.get(id).is_some_and(|kept| kept.record.draining_since.is_none())
+    }
+
     /// How many workers died soon after their start since the last time this was asked.
     pub(super) fn take_died(&self) -> u32 {
         std::mem::take(&mut self.state().died)

@@ -125,6 +125,7 @@ impl ProcessConfig {
             config: self.clone(),
             tasks: JoinSet::new(),
             searched: false,
+            done: None,
             only_look: false,
         }))
     }
@@ -144,6 +145,8 @@ struct Process {
     tasks: JoinSet<()>,
     /// The workers that an earlier run left were searched by their environment.
     searched: bool,
+    /// The scale-out carried out since the last look, by its [`Order::from`] and [`Order::to`].
+    done: Option<(u32, u32)>,
     only_look: bool,
 }
 
@@ -238,15 +241,19 @@ impl Process {
         TargetError::Failed { what: format!("start of {}", self.program.display()), detail }
     }
 
-    fn scale_out(&mut self, to: u32) -> Result<Scaled, TargetError> {
+    fn scale_out(&mut self, from: u32, to: u32) -> Result<Scaled, TargetError> {
         let fleet = &self.fleet;
         fleet.logs.prune(&self.prefix, &|id| fleet.is_listed(id));
-        let missing = to.saturating_sub(self.capacity());
-        let started = (0..missing).map(|_| self.start()).collect::<Result<Vec<_>, _>>()?;
-        let note = match started.as_slice() {
-            [] => format!("there are {to} already"),
-            ids => format!("started {}", ids.join(", ")),
-        };
+        let there = self.capacity();
+        if there >= to {
+            if self.done != Some((from, to)) {
+                return Err(TargetError::Contradiction { there, decided_for: from });
+            }
+            return Ok(Scaled { note: format!("there are {there} already"), ..Scaled::default() });
+        }
+        let started = (there..to).map(|_| self.start()).collect::<Result<Vec<_>, _>>()?;
+        self.done = Some((from, to));
+        let note = format!("started {}", started.join(", "));
         Ok(Scaled { started, removed: Vec::new(), note })
     }
 
@@ -264,7 +271,8 @@ impl Process {
             return refuse(format!("no such worker: {}", unknown.join(", ")));
         }
         // Fewer if some went by themselves in the meantime.
-        let surplus = self.capacity().saturating_sub(order.to);
+        let there = self.capacity();
+        let surplus = there.saturating_sub(order.to);
         let most = surplus.min(order.from.saturating_sub(order.to)) as usize;
         let mut removed = Vec::new();
         for id in &order.victims {
@@ -272,8 +280,13 @@ impl Process {
                 removed.push(id.clone());
             }
         }
+        let gone = order.victims.iter().filter(|id| !self.fleet.serves(id)).count();
+        let is_done = gone >= order.from.saturating_sub(order.to) as usize;
         let note = match removed.as_slice() {
-            [] => format!("there are {} already", order.to),
+            [] if !is_done => {
+                return Err(TargetError::Contradiction { there, decided_for: order.from });
+            }
+            [] => "as many of those chosen are gone or going already".to_owned(),
             ids => format!("told to go: {}", ids.join(", ")),
         };
         Ok(Scaled { started: Vec::new(), removed, note })
@@ -311,6 +324,7 @@ impl Target for Process {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        self.done = None;
         can_see()?;
         self.adopt();
         let (workers, groups): (Vec<_>, Vec<u32>) =
@@ -335,7 +349,7 @@ impl Target for Process {
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         self.adopt();
         match order.to.min(MOST_WORKERS) {
-            to if to > order.from => self.scale_out(to),
+            to if to > order.from => self.scale_out(order.from, to),
             to if to < order.from => self.scale_in(order),
             _ => Ok(Scaled::default()),
         }
