@@ -40,10 +40,12 @@ pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
 pub const RELOAD_EVERY: Duration = Duration::from_secs(2);
 /// At the end, groups may take this long beyond their targets' own limits.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// Output of one worker process that is kept, bytes: this much, and once more as `.1`.
+/// Output of one worker process that is kept, bytes: half of it as `.1`.
 pub const WORKER_LOG_BYTES: u64 = 10 << 20;
 /// Output files of workers that are gone, kept for a look at them.
 pub const WORKER_LOGS: usize = 50;
+/// All of them together, bytes.
+pub const WORKER_LOGS_BYTES: u64 = 100 << 20;
 /// A worker process that ends sooner than this after its start did not start well.
 pub const EARLY_DEATH: Duration = Duration::from_secs(10);
 /// What a worker process leaves behind in its process group gets this long after SIGTERM.

@@ -168,7 +168,8 @@ mod tests {
     /// Runs itself once more, in a process that may open no file.
     #[test]
     fn want_of_file_descriptors_is_no_end_of_a_process() {
-        const NAME: &str = "hosts::processes::tests::want_of_file_descriptors_is_no_end_of_a_process";
+        const NAME: &str =
+            "hosts::processes::tests::want_of_file_descriptors_is_no_end_of_a_process";
         const MARK: &str = "HEADCOUNT_TEST_NO_FILES";
         let me = Process::find(std::process::id()).unwrap();
         if std::env::var_os(MARK).is_none() {

@@ -21,7 +21,7 @@ use headcount_core::{FleetReading, Missing, Silence, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::process::Command;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::clock;
@@ -127,6 +127,8 @@ impl ProcessConfig {
             searched: false,
             done: None,
             only_look: false,
+            output_lost: false,
+            tidying: None,
         }))
     }
 }
@@ -148,6 +150,10 @@ struct Process {
     /// The scale-out carried out since the last look, by its [`Order::from`] and [`Order::to`].
     done: Option<(u32, u32)>,
     only_look: bool,
+    /// The output of the last worker that was started is lost.
+    output_lost: bool,
+    /// See [`Logs::tidy`].
+    tidying: Option<JoinHandle<()>>,
 }
 
 impl Process {
@@ -219,17 +225,33 @@ impl Process {
         Ok(id)
     }
 
-    /// Where a worker writes to. Without a file its output is lost, but it works.
-    fn output_of(&self, id: &str) -> (Stdio, Stdio) {
+    /// Where a worker writes to. Without a file its output is lost, but it works: many programs end
+    /// when they cannot write.
+    fn output_of(&mut self, id: &str) -> (Stdio, Stdio) {
         let opened = self.fleet.logs.open(id).and_then(|file| Ok((file.try_clone()?, file)));
+        let lost_before = std::mem::replace(&mut self.output_lost, opened.is_err());
         match opened {
             Ok((output, errors)) => (output.into(), errors.into()),
             Err(e) => {
-                tracing::warn!(worker = id, error = %e, log = %self.fleet.logs.file(id).display(),
-                    "the output of this worker cannot be kept");
+                if !lost_before {
+                    tracing::warn!(worker = id, error = %e,
+                        log = %self.fleet.logs.file(id).display(),
+                        "the output of new workers cannot be kept and is lost; free or unlock the \
+                         disk");
+                }
                 (Stdio::null(), Stdio::null())
             }
         }
+    }
+
+    /// Keeps the output within its bounds, in the background: that may take its time.
+    fn tidy_logs(&mut self) {
+        if self.only_look || self.tidying.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (fleet, prefix) = (Arc::clone(&self.fleet), self.prefix.clone());
+        let tidy = move || fleet.logs.tidy(&prefix, &|id| fleet.is_listed(id));
+        self.tidying = Some(tokio::task::spawn_blocking(tidy));
     }
 
     fn start_failed(&self, error: &std::io::Error) -> TargetError {
@@ -242,8 +264,6 @@ impl Process {
     }
 
     fn scale_out(&mut self, from: u32, to: u32) -> Result<Scaled, TargetError> {
-        let fleet = &self.fleet;
-        fleet.logs.prune(&self.prefix, &|id| fleet.is_listed(id));
         let there = self.capacity();
         if there >= to {
             if self.done != Some((from, to)) {
@@ -338,9 +358,7 @@ impl Target for Process {
                 (w.id.clone(), vec![Identity::Process(pid), Identity::Name(w.id.clone())])
             })
             .collect();
-        if !self.only_look {
-            workers.iter().for_each(|w| self.fleet.logs.trim(&w.id));
-        }
+        self.tidy_logs();
         let mut reading = FleetReading::of(workers);
         reading.died = self.fleet.take_died();
         Ok(FleetSeen { reading, known_as })
