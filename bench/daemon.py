@@ -65,7 +65,7 @@ class Daemon:
 def group(redis, target, poll="1s"):
     return {
         "look": "1s",
-        "policy": {"cpu_aware": {"poll": poll, "scale_out_below": 100, "emergency": 100, "cooldown": "0s"}},
+        "policy": {"cpu_aware": {"poll": poll, "scale_out_below": 101, "emergency": 101, "cooldown": "0s"}},
         "queue": {"bull": {"redis": {"url": f"redis://127.0.0.1:{redis.port}"}}},
         "target": target,
     }

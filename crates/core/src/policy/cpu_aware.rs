@@ -19,15 +19,18 @@ use crate::smooth::{AsymmetricEwma, one_decimal};
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
 
+/// A limit that no CPU reaches.
+pub const NO_LIMIT: f64 = 101.0;
+
 /// The parameters; the defaults are the reference's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CpuAware {
     /// How often to decide.
     pub poll: Span,
-    /// Add a worker only while CPU is below this, percent.
+    /// Add a worker only while CPU is below this, percent; 101 is no limit.
     pub scale_out_below: f64,
-    /// Remove a worker when CPU is above this, percent.
+    /// Remove a worker when CPU is above this, percent; 101 is no limit.
     pub emergency: f64,
     /// Remove a worker after this long without work.
     pub idle: Span,
@@ -79,8 +82,8 @@ impl CpuAware {
         }
         let limits = [("scale_out_below", self.scale_out_below), ("emergency", self.emergency)];
         for (key, percent) in limits {
-            if !(0.0..=100.0).contains(&percent) {
-                say(key, format!("{percent} must be a percentage, 0 to 100"));
+            if !(0.0..=NO_LIMIT).contains(&percent) {
+                say(key, format!("{percent} must be a percentage, 0 to 100 (101 is no limit)"));
             }
         }
         for (key, alpha) in [("alpha_up", self.alpha_up), ("alpha_down", self.alpha_down)] {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use headcount_core::policy::cpu_aware::CpuAware;
+use headcount_core::policy::cpu_aware::{CpuAware, NO_LIMIT};
 use headcount_core::rules::{Bounds, Brake};
 use headcount_core::{Policy, Rules, Span};
 use tempfile::TempDir;
@@ -42,17 +42,14 @@ pub struct Stage {
     load: JoinHandle<anyhow::Result<()>>,
 }
 
-/// A limit that no CPU reaches: the demo must also be worth seeing on a machine that is busy.
-const CPU_OFF: f64 = 101.0;
-
 /// The rules of the demo: the reference's policy with its times shortened and its CPU limits off.
 pub fn rules(max: u32) -> Rules {
     let policy = CpuAware {
         poll: Span::from_secs(1),
         cooldown: Span::from_secs(3),
         idle: Span::from_secs(8),
-        scale_out_below: CPU_OFF,
-        emergency: CPU_OFF,
+        scale_out_below: NO_LIMIT,
+        emergency: NO_LIMIT,
         ..CpuAware::default()
     };
     Rules {
