@@ -39,6 +39,19 @@ pub struct Core {
     state: State,
 }
 
+/// An autoscaler that never goes below a number of workers, for rules that know no such bound.
+pub struct AtLeast {
+    min: u32,
+    scaler: Box<dyn Autoscaler>,
+}
+
+impl AtLeast {
+    /// `scaler` with at least `min` workers.
+    pub fn new(min: u32, scaler: Box<dyn Autoscaler>) -> Self {
+        Self { min, scaler }
+    }
+}
+
 impl Core {
     /// Nothing learnt yet.
     pub fn new(rules: Rules) -> Self {
@@ -64,5 +77,26 @@ impl Autoscaler for Core {
         let (_, to) = decision.change()?;
         self.state.note(Outcome::Done, seen.t);
         Some(to)
+    }
+}
+
+impl Autoscaler for AtLeast {
+    fn name(&self) -> &str {
+        self.scaler.name()
+    }
+
+    fn poll(&self) -> Span {
+        self.scaler.poll()
+    }
+
+    fn victims(&self) -> Victims {
+        self.scaler.victims()
+    }
+
+    fn wanted(&mut self, seen: &Observation) -> Option<u32> {
+        match self.scaler.wanted(seen) {
+            Some(wanted) => Some(wanted.max(self.min)),
+            None => seen.fleet.value().filter(|f| f.capacity() < self.min).map(|_| self.min),
+        }
     }
 }

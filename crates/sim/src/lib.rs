@@ -19,9 +19,9 @@ pub mod score;
 pub mod trace;
 pub mod world;
 
-pub use autoscaler::{Autoscaler, Victims};
+pub use autoscaler::{AtLeast, Autoscaler, Victims};
 pub use moment::Moment;
-pub use run::{Member, Stuck, run, run_together, run_with};
+pub use run::{Member, Stuck, in_world, run, run_together, run_with};
 pub use score::Score;
 pub use trace::{Job, Trace, TraceError};
 pub use world::WorldRules;

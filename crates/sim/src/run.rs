@@ -106,8 +106,8 @@ fn patience(members: &[Member<'_>]) -> Moment {
     members.iter().fold(last, |sum, m| sum.plus(m.trace.work())).plus(PATIENCE)
 }
 
-/// The rules as they hold in this world.
-fn in_world(rules: &Rules, world: &WorldRules, trace: &Trace) -> Rules {
+/// The rules as they hold in this world: its bounds, slots and start-up time replace theirs.
+pub fn in_world(rules: &Rules, world: &WorldRules, trace: &Trace) -> Rules {
     let mut rules = rules.clone();
     let workers = &mut rules.workers;
     workers.max = world.most_workers(trace).unwrap_or(workers.max);

@@ -13,6 +13,7 @@ pub mod replay;
 pub mod run;
 pub mod scale;
 pub mod schema;
+pub mod simulate;
 pub mod status;
 
 use std::path::PathBuf;
@@ -89,6 +90,8 @@ pub enum Verb {
     Resume(pause::ResumeArgs),
     /// Decide again what recorded observations lead to
     Replay(replay::Args),
+    /// Run recorded jobs under rules, and tell what they would have cost
+    Simulate(simulate::Args),
     /// Print the JSON Schema of the configuration file
     Schema(schema::Args),
     /// Print shell completions
@@ -112,6 +115,7 @@ impl Cli {
             Verb::Pause(args) => args.run(globals),
             Verb::Resume(args) => args.run(globals),
             Verb::Replay(args) => args.run(globals),
+            Verb::Simulate(args) => args.run(globals),
             Verb::Schema(args) => args.run(globals),
             Verb::Completions(args) => args.run(globals),
         }

@@ -17,8 +17,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use headcount_core::{Rules, Span};
+use headcount_sim::WorldRules;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 pub use changes::{Changes, GroupChange, changes};
 pub use errors::{ConfigError, ConfigErrors};
@@ -193,6 +195,16 @@ pub fn load_rules(path: &Path) -> Result<Rules, ConfigErrors> {
     parse_rules(&text_of(path)?, &path.display().to_string(), &|name| std::env::var(name))
 }
 
+/// Reads and checks a file that says what a simulated world is like.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_world(path: &Path) -> Result<WorldRules, ConfigErrors> {
+    let (text, name) = (text_of(path)?, path.display().to_string());
+    let doc = Document::parse(&text, &name).map_err(|e| ConfigErrors::new(vec![*e]))?;
+    read_part(&doc, &|name| std::env::var(name), WorldRules::problems)
+}
+
 /// The JSON Schema of the configuration file.
 pub fn json_schema() -> serde_json::Value {
     schema::for_editors::<file::File>()
@@ -216,8 +228,17 @@ fn parse_rules(text: &str, name: &str, lookup: Lookup<'_>) -> Result<Rules, Conf
         let what = "the file is empty; write at least `policy: { cpu_aware: {} }`";
         return Err(ConfigErrors::new(vec![ConfigError::whole(name, "", what)]));
     }
-    let read::Read { value, mut findings } = read::read::<Rules>(&doc, lookup);
-    let found = value.as_ref().map(Rules::problems).unwrap_or_default();
+    read_part(&doc, lookup, Rules::problems)
+}
+
+/// A document as a `T`, in which `problems` finds what makes no sense.
+fn read_part<T: DeserializeOwned + JsonSchema>(
+    doc: &Document,
+    lookup: Lookup<'_>,
+    problems: impl Fn(&T) -> Vec<(String, String)>,
+) -> Result<T, ConfigErrors> {
+    let read::Read { value, mut findings } = read::read::<T>(doc, lookup);
+    let found = value.as_ref().map(problems).unwrap_or_default();
     findings.problems(&[], found);
     checked(value, findings.into_errors())
 }

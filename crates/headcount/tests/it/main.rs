@@ -11,4 +11,5 @@ mod process;
 mod redis;
 mod replay;
 mod script;
+mod simulate;
 mod support;

@@ -1,6 +1,8 @@
 //! What the world is like, as a file says it.
 
 use headcount_core::Span;
+use headcount_core::rules::MOST_WORKERS;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::moment::Moment;
@@ -10,7 +12,7 @@ use crate::trace::Trace;
 pub const MOST_OUTAGES: usize = 1000;
 
 /// What the world is like for a group.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorldRules {
     /// The mean time from order to ready.
@@ -36,7 +38,7 @@ pub struct WorldRules {
 }
 
 /// The most workers: a number, or `peak`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum MostWorkers {
     /// So many.
@@ -46,7 +48,7 @@ pub enum MostWorkers {
 }
 
 /// What a trace can say of the most workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OfTrace {
     /// As many as ever run at once if each job starts on arrival; at least 4.
@@ -54,7 +56,7 @@ pub enum OfTrace {
 }
 
 /// A machine. Its cores are shared equally by whoever wants them.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostRules {
     /// Its cores.
@@ -74,7 +76,7 @@ pub struct HostRules {
 }
 
 /// A time in which a source does not answer, or says what it said before.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
     /// Who.
@@ -89,7 +91,7 @@ pub struct Outage {
 }
 
 /// Who may fall silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The queue.
@@ -157,6 +159,16 @@ impl WorldRules {
         }
         if !(0.0..1.0).contains(&self.start_up_failures) {
             say("start_up_failures", "must be a share, at least 0 and below 1");
+        }
+        let most = match self.max_workers {
+            Some(MostWorkers::Number(n)) => Some(n),
+            _ => None,
+        };
+        if most.is_some_and(|most| !(1..=MOST_WORKERS).contains(&most)) {
+            say("max_workers", "must be 1 to 10000, or peak");
+        }
+        if self.min_workers.is_some_and(|min| min > most.unwrap_or(MOST_WORKERS)) {
+            say("min_workers", "is above max_workers, or above 10000");
         }
         if self.slots == Some(0) {
             say("slots", "must be at least 1");
