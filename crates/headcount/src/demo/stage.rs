@@ -8,13 +8,13 @@ use anyhow::Context;
 use headcount_core::policy::cpu_aware::{CpuAware, NO_LIMIT};
 use headcount_core::rules::{Bounds, Brake};
 use headcount_core::{Policy, Rules, Span};
-use tempfile::TempDir;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::config::Place;
 use crate::daemon::{Stop, Tuning};
+use crate::demo::folder::Folder;
 use crate::demo::load;
 use crate::demo::table::Table;
 use crate::group::{Group, Parts, Tick};
@@ -34,7 +34,7 @@ const GRACE: Span = Span::from_secs(4);
 
 /// A running demo.
 pub struct Stage {
-    folder: TempDir,
+    folder: Folder,
     config: ProcessConfig,
     ticks: broadcast::Receiver<Arc<Tick>>,
     stop: watch::Sender<Stop>,
@@ -67,9 +67,7 @@ impl Stage {
     /// # Errors
     /// The temporary folder or something in it cannot be made.
     pub fn start(max: u32, seed: u64) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("headcount-demo-")
-            .tempdir()
+        let folder = Folder::make()
             .context("a temporary folder cannot be made; set TMPDIR to one that can be written")?;
         let database = folder.path().join("jobs.db");
         Table::create(&database).context("the job table cannot be made")?;
@@ -158,7 +156,7 @@ fn workers(database: &std::path::Path) -> anyhow::Result<ProcessConfig> {
     })
 }
 
-fn place(folder: &TempDir) -> Place {
+fn place(folder: &Folder) -> Place {
     let path = folder.path();
     Place { group: GROUP.into(), state_dir: path.join(GROUP), base_dir: path.into() }
 }

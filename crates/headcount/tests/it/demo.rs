@@ -91,7 +91,7 @@ async fn without_a_terminal_prints_plain_lines_and_a_summary() {
 
 #[tokio::test]
 async fn signals_end_it_in_order_also_when_a_worker_hangs() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let folder = tempfile::tempdir().unwrap();
         let child = demo(folder.path(), &["--for", "10m", "--headless"]);
         let pid = Process::find(child.id()).unwrap();
@@ -108,13 +108,17 @@ async fn signals_end_it_in_order_also_when_a_worker_hangs() {
 }
 
 #[tokio::test]
-async fn workers_do_not_outlive_a_demo_that_is_killed() {
+async fn workers_do_not_outlive_a_demo_that_is_killed_and_the_next_one_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = demo(folder.path(), &["--json"]);
     until("a worker runs", async || !workers_in(folder.path()).is_empty()).await;
     child.kill().unwrap();
     child.wait().unwrap();
     until("the workers have ended", async || workers_in(folder.path()).is_empty()).await;
+    assert_eq!(entries(folder.path()).len(), 1);
+    let next = end(demo(folder.path(), &["--for", "1s", "--headless"])).await;
+    assert!(next.status.success(), "{next:?}");
+    nothing_is_left(folder.path());
 }
 
 #[tokio::test]

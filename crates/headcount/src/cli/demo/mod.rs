@@ -22,8 +22,8 @@ use view::View;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long it runs; 0s runs until Ctrl-C
-    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = span)]
-    time: Span,
+    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = length)]
+    time: Length,
     /// No live view: a line for each change and a summary
     #[arg(long)]
     headless: bool,
@@ -33,6 +33,13 @@ pub struct Args {
     /// Which bursts of jobs come
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+}
+
+/// A length of time, and how it was given.
+#[derive(Clone, Debug)]
+struct Length {
+    span: Span,
+    given: String,
 }
 
 /// Arguments of `headcount demo-worker`, which `headcount demo` starts.
@@ -53,7 +60,7 @@ impl Args {
     /// Shows it.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let live = !self.headless && !globals.json && std::io::stdout().is_terminal();
-        let mut view = View::new(globals.json, live, self.time, self.max);
+        let mut view = View::new(globals.json, live, self.time.clone(), self.max);
         runtime()?.block_on(self.show(&mut view))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -62,25 +69,28 @@ impl Args {
         // Before anything starts, so that no signal finds us unprepared.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // The terminal was closed.
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut out = std::io::stdout();
         let mut stage = Stage::start(self.max, self.seed)?;
         let shown: anyhow::Result<()> = async {
             view.begin(&mut out)?;
-            let end = Instant::now() + clock::duration(self.time);
+            let end = Instant::now() + clock::duration(self.time.span);
             loop {
                 tokio::select! {
                     tick = stage.tick() => view.show(&mut out, &*tick.context("the group broke")?)?,
-                    () = sleep_until(end), if !self.time.is_zero() => return Ok(()),
+                    () = sleep_until(end), if !self.time.span.is_zero() => return Ok(()),
                     _ = terminate.recv() => return Ok(()),
                     _ = interrupt.recv() => return Ok(()),
+                    _ = hangup.recv() => return Ok(()),
                 }
             }
         }
         .await;
         stage.end().await?;
-        // A reader that has gone away is no failure of the demo.
+        // A reader or a terminal that has gone away is no failure of the demo.
         match shown.and_then(|()| Ok(view.finish(&mut out)?)) {
-            Err(e) if is_closed_pipe(&e) => Ok(()),
+            Err(e) if has_gone(&e) => Ok(()),
             shown => shown,
         }
     }
@@ -107,7 +117,14 @@ fn span(text: &str) -> Result<Span, String> {
     }
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    kind == Some(std::io::ErrorKind::BrokenPipe)
+fn length(text: &str) -> Result<Length, String> {
+    Ok(Length { span: span(text)?, given: text.trim().into() })
+}
+
+/// Whether nobody is there to read: the pipe or the terminal was closed.
+fn has_gone(error: &anyhow::Error) -> bool {
+    let closed_terminal = Some(rustix::io::Errno::IO.raw_os_error());
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| {
+        error.kind() == std::io::ErrorKind::BrokenPipe || error.raw_os_error() == closed_terminal
+    })
 }

@@ -1,14 +1,16 @@
 //! What the demo prints: a live view on a terminal, else a line for each change and a summary, or
 //! every decision as JSON.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use headcount_core::{Decision, Kind, Observation, Outcome, Span};
+use headcount_core::{Decision, Kind, Observation, Outcome};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::Length;
 use crate::group::Tick;
 
 /// The most columns of a chart.
@@ -28,7 +30,7 @@ const CYAN: &str = "\x1b[36m";
 /// How it is shown, and what was.
 pub(super) struct View {
     form: Form,
-    time: Span,
+    time: Length,
     max: u32,
     start: Instant,
     charts: [Chart; 4],
@@ -40,6 +42,15 @@ pub(super) struct View {
     failures: u32,
     /// Lines of the live view on the screen.
     drawn: usize,
+    /// Tells how large the screen is now.
+    screen: fn() -> Screen,
+}
+
+/// How much a terminal shows.
+#[derive(Clone, Copy, Debug)]
+struct Screen {
+    columns: usize,
+    rows: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +73,7 @@ struct JsonLine<'a> {
 struct Chart(VecDeque<f64>);
 
 impl View {
-    pub(super) fn new(json: bool, live: bool, time: Span, max: u32) -> Self {
+    pub(super) fn new(json: bool, live: bool, time: Length, max: u32) -> Self {
         let form = match (json, live) {
             (true, _) => Form::Json,
             (false, true) => Form::Live,
@@ -80,6 +91,7 @@ impl View {
             scale_ins: 0,
             failures: 0,
             drawn: 0,
+            screen,
         }
     }
 
@@ -136,10 +148,10 @@ impl View {
     }
 
     fn headline(&self) -> String {
-        let until = if self.time.is_zero() {
+        let until = if self.time.span.is_zero() {
             "until Ctrl-C".to_owned()
         } else {
-            format!("for {:#}, or until Ctrl-C", self.time)
+            format!("for {}, or until Ctrl-C", self.time.given)
         };
         format!(
             "headcount demo: bursts of light jobs, 1 to {} real workers, {until}\n\
@@ -195,8 +207,8 @@ impl View {
         }
     }
 
-    /// Draws over the last view. Lines are cut at the right edge, not wrapped: otherwise the number
-    /// of lines to go back would be unknown.
+    /// Draws over the last view. Lines are cut at the right edge and the lowest ones left out, not
+    /// wrapped and scrolled: otherwise the number of lines to go back would be unknown.
     fn draw(
         &mut self,
         out: &mut impl Write,
@@ -209,11 +221,13 @@ impl View {
             write!(out, "\x1b[{}A", self.drawn)?;
         }
         write!(out, "\x1b[?7l")?;
-        for line in text.lines() {
-            writeln!(out, "\x1b[2K{line}")?;
+        let Screen { columns, rows } = (self.screen)();
+        let lines = || text.lines().take(rows.saturating_sub(1).max(1));
+        for line in lines() {
+            writeln!(out, "\x1b[2K{}", cut(line, columns))?;
         }
         write!(out, "\x1b[0J\x1b[?7h")?;
-        self.drawn = text.lines().count();
+        self.drawn = lines().count();
         Ok(())
     }
 
@@ -261,6 +275,39 @@ impl View {
     }
 }
 
+/// The size of the terminal that is written to; without an end if it does not tell.
+fn screen() -> Screen {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let known = |n: u16| if n == 0 { usize::MAX } else { usize::from(n) };
+    Screen {
+        columns: size.map_or(usize::MAX, |size| known(size.ws_col)),
+        rows: size.map_or(usize::MAX, |size| known(size.ws_row)),
+    }
+}
+
+/// A line that takes at most `columns`, with `…` for what is missing. Colours take no place and are
+/// all kept, so that they end where they did.
+fn cut(line: &str, columns: usize) -> String {
+    if anstream::adapter::strip_str(line).to_string().chars().count() <= columns {
+        return line.to_owned();
+    }
+    let (mut text, mut shown, mut in_colour) = (String::new(), 0, false);
+    for c in line.chars() {
+        if in_colour || c == '\x1b' {
+            in_colour = !c.is_ascii_alphabetic();
+            text.push(c);
+            continue;
+        }
+        match (shown + 1).cmp(&columns.max(1)) {
+            Ordering::Less => text.push(c),
+            Ordering::Equal => text.push('…'),
+            Ordering::Greater => {}
+        }
+        shown += 1;
+    }
+    text
+}
+
 impl Chart {
     fn push(&mut self, value: f64) {
         if self.0.len() == COLUMNS {
@@ -284,7 +331,7 @@ impl Chart {
 #[cfg(test)]
 mod tests {
     use headcount_core::reading::FleetReading;
-    use headcount_core::{HostReading, QueueReading, Reading, Rule, Timestamp};
+    use headcount_core::{HostReading, QueueReading, Reading, Rule, Span, Timestamp};
 
     use super::*;
 
@@ -324,7 +371,13 @@ mod tests {
     }
 
     fn shown(json: bool, live: bool, ticks: &[Tick]) -> String {
-        let mut view = View::new(json, live, Span::from_secs(60), 4);
+        seen_on(|| Screen { columns: 200, rows: 50 }, json, live, ticks)
+    }
+
+    fn seen_on(screen: fn() -> Screen, json: bool, live: bool, ticks: &[Tick]) -> String {
+        let time = Length { span: Span::from_secs(60), given: "60s".into() };
+        let mut view = View::new(json, live, time, 4);
+        view.screen = screen;
         let mut out = Vec::new();
         view.begin(&mut out).unwrap();
         ticks.iter().for_each(|t| view.show(&mut out, t).unwrap());
@@ -349,6 +402,7 @@ mod tests {
         let text = shown(false, false, &[tick(1, 1, None), tick(1, 2, None), tick(2, 3, failed)]);
         assert!(!text.contains('\x1b'), "no colours: {text}");
         assert_eq!(text.matches(" -> ").count(), 2, "{text}");
+        assert!(text.contains("workers, for 60s, or until Ctrl-C"), "as given: {text}");
         assert!(text.contains("scale_out          1 -> 2  3 waiting"), "{text}");
         assert!(text.contains("(failed: no room)"), "{text}");
         let summary = "1 scale-outs, 0 scale-ins (1 changes failed), 7 jobs done";
@@ -363,6 +417,31 @@ mod tests {
         let lines = views[0].matches('\n').count();
         assert!(text.contains(&format!("\x1b[{lines}A")), "{text:?}");
         assert!(views[1].contains("waiting") && views[1].contains("1 -> 2"), "{text:?}");
+    }
+
+    #[test]
+    fn the_live_view_fits_into_a_small_terminal() {
+        let small = || Screen { columns: 70, rows: 10 };
+        let text = seen_on(small, false, true, &[tick(1, 2, None), tick(2, 2, None)]);
+        let views: Vec<&str> = text.split("\x1b[?7l").skip(1).collect();
+        assert!(text.contains("\x1b[9A"), "as far back as was drawn: {text:?}");
+        for view in views {
+            let (view, _) = view.split_once("\x1b[0J").unwrap();
+            assert_eq!(view.lines().count(), 9);
+            let plain = anstream::adapter::strip_str(view).to_string();
+            assert!(plain.lines().all(|line| line.chars().count() <= 70), "{plain}");
+            assert!(plain.lines().nth(1).unwrap().ends_with('…'), "{plain}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_cut_between_its_colours() {
+        let line = "\x1b[1mabcdef\x1b[0m gh\x1b[2m";
+        assert_eq!(cut(line, 9), line);
+        assert_eq!(cut(line, 5), "\x1b[1mabcd…\x1b[0m\x1b[2m");
+        assert_eq!(cut(line, 7), "\x1b[1mabcdef\x1b[0m…\x1b[2m");
+        assert_eq!(cut("▇▇▇", 2), "▇…");
+        assert_eq!(cut("", 0), "");
     }
 
     #[test]
