@@ -69,7 +69,9 @@ fn concurrency(service: &Service, variable: Option<String>) -> Option<(u32, &'st
 mod tests {
     use super::*;
 
-    fn said(yaml: &str, running: &[(&str, &str)], grace: i64) -> (Option<Fact>, Vec<String>) {
+    type Variables = &'static [(&'static str, &'static str)];
+
+    fn said(yaml: &str, running: Variables, grace: i64) -> (Option<Fact>, Vec<String>) {
         let service: Service = serde_saphyr::from_str(yaml).unwrap();
         let running = running.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let found = findings("w", &service, &running, Span::from_secs(grace));
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_concurrency_is_the_variable_the_flag_or_the_default() {
-        let cases: [(&str, &[(&str, &str)], Option<u32>); 8] = [
+        let cases: [(&str, Variables, Option<u32>); 8] = [
             ("image: bb:1", &[], None),
             ("image: n8nio/n8n:2", &[], Some(10)),
             ("{image: n8nio/n8n, command: [worker, --concurrency=5]}", &[], Some(5)),
