@@ -18,6 +18,7 @@ pub mod limits;
 pub mod metrics_list;
 pub mod queues;
 pub mod registry;
+pub mod regular_file;
 pub mod secret;
 pub mod store;
 pub mod targets;

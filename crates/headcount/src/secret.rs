@@ -1,6 +1,5 @@
 //! Secrets: given in the file (best as `${ENV}`) or in a file of their own; never shown.
 
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
@@ -9,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use crate::limits::SECRET_BYTES;
+use crate::regular_file;
 
 /// A secret text. Its debug form hides it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ impl PartialEq for Secret {
 /// An empty one given directly is none: that is what `${NAME:-}` leaves of an unset variable.
 ///
 /// # Errors
-/// The file cannot be read, is too large, is empty or is not UTF-8.
+/// The file cannot be read, is no regular file, is too large, is empty or is not UTF-8.
 pub fn resolve(
     given: Option<&Secret>,
     file: Option<&Path>,
@@ -50,14 +50,13 @@ pub fn resolve(
     };
     let path = base.join(file);
     let unreadable = || format!("secret file {} cannot be read", path.display());
-    let file = std::fs::File::open(&path).with_context(unreadable)?;
-    let mut text = String::new();
-    file.take(SECRET_BYTES + 1).read_to_string(&mut text).with_context(unreadable)?;
+    let bytes = regular_file::read(&path, SECRET_BYTES).with_context(unreadable)?;
     anyhow::ensure!(
-        text.len() as u64 <= SECRET_BYTES,
+        bytes.len() as u64 <= SECRET_BYTES,
         "secret file {} is too large",
         path.display()
     );
+    let text = std::str::from_utf8(&bytes).with_context(unreadable)?;
     let secret = text.trim_end_matches(['\r', '\n']);
     anyhow::ensure!(!secret.is_empty(), "secret file {} is empty", path.display());
     Ok(Some(Secret::from(secret)))

@@ -12,7 +12,6 @@ mod tests;
 mod tree;
 mod walk;
 
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +28,7 @@ use crate::cli::Globals;
 use crate::limits::CONFIG_BYTES;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
+use crate::regular_file;
 use crate::targets::TargetConfig;
 use crate::telemetry::{LogFormat, LogLevel};
 use expand::Lookup;
@@ -259,20 +259,16 @@ fn text_of(path: &Path) -> Result<String, ConfigErrors> {
         std::io::ErrorKind::PermissionDenied => {
             refuse("may not be read by this user; give it read permission".into())
         }
+        std::io::ErrorKind::IsADirectory => refuse("is a directory; name the file in it".into()),
         _ => refuse(format!("cannot be read: {e}")),
     };
     let too_large =
         |size: String| refuse(format!("has {size} bytes; a configuration may have {CONFIG_BYTES}"));
     let about = std::fs::metadata(path).map_err(unreadable)?;
-    if about.is_dir() {
-        return Err(refuse("is a directory; name the file in it".into()));
-    }
     if about.len() > CONFIG_BYTES {
         return Err(too_large(about.len().to_string()));
     }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = regular_file::read(path, CONFIG_BYTES).map_err(unreadable)?;
     if bytes.len() as u64 > CONFIG_BYTES {
         return Err(too_large(format!("more than {CONFIG_BYTES}")));
     }

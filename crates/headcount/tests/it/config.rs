@@ -301,6 +301,10 @@ fn files_that_cannot_be_read() {
     let load = |path: &Path| config::load(path, &Overrides::default()).unwrap_err().to_string();
     assert!(load(folder.path()).ends_with(": is a directory; name the file in it"));
     assert!(load(&folder.path().join("none.yaml")).ends_with(": there is no such file"));
+    // Nobody ever writes to this pipe.
+    let pipe = folder.path().join("pipe.yaml");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    assert!(load(&pipe).ends_with(": cannot be read: it is no regular file"), "{}", load(&pipe));
 }
 
 #[test]

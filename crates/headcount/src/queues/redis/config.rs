@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::clock::duration;
 use crate::limits::{CERTIFICATE_BYTES, REDIS_TIMEOUTS};
+use crate::regular_file;
 use crate::secret::{Secret, resolve};
 
 /// How to reach a Redis, or a server that speaks its protocol. Give one of `url`, `sentinel` and
@@ -417,9 +418,10 @@ fn node_problems(key: &'static str, nodes: &[String], found: &mut Vec<(&str, &st
 
 fn certificate(path: &Path) -> anyhow::Result<Vec<u8>> {
     let unreadable = || format!("certificate file {} cannot be read", path.display());
-    let size = std::fs::metadata(path).with_context(unreadable)?.len();
+    let bytes = regular_file::read(path, CERTIFICATE_BYTES).with_context(unreadable)?;
+    let size = bytes.len() as u64;
     anyhow::ensure!(size <= CERTIFICATE_BYTES, "certificate file {} is too large", path.display());
-    std::fs::read(path).with_context(unreadable)
+    Ok(bytes)
 }
 
 #[cfg(test)]
