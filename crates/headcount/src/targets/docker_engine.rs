@@ -23,7 +23,7 @@ use tokio::net::UnixStream;
 
 use crate::hosts;
 use crate::limits::ENGINE_TIMEOUT;
-use crate::targets::TargetError;
+use crate::targets::{TargetError, canonical};
 
 /// Where the engine is if nothing else is said.
 const STANDARD_SOCKET: &str = "unix:///var/run/docker.sock";
@@ -157,6 +157,19 @@ impl Engine {
     /// Its address.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Its address in one way of writing, links in the socket's path resolved.
+    pub fn place(&self) -> String {
+        match self.host.split_once("://") {
+            Some(("unix", path)) => {
+                format!("unix://{}", canonical(std::path::Path::new(path)).display())
+            }
+            Some((_, address)) => {
+                format!("tcp://{}", address.trim_end_matches('/').to_ascii_lowercase())
+            }
+            None => self.host.clone(),
+        }
     }
 
     /// Whether it is on this machine, so that process ids mean the same here.
@@ -461,6 +474,17 @@ mod tests {
     fn the_year_one_is_never() {
         assert_eq!(time("0001-01-01T00:00:00Z"), None);
         assert_eq!(time("1970-01-01T00:00:01.5Z"), Some(Timestamp::from_millis(1500)));
+    }
+
+    #[test]
+    fn one_engine_has_one_place() {
+        let place = |host: &str| Engine::new(Some(host)).unwrap().place();
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&real, real.join("link")).unwrap();
+        let socket = |path: &str| place(&format!("unix://{}/{path}", real.display()));
+        assert_eq!(socket("link/docker.sock"), socket("docker.sock"));
+        assert_eq!(place("http://Build:2375/"), place("tcp://build:2375"));
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ mod program;
 pub mod script;
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use headcount_core::{FleetReading, Kind, Missing};
@@ -40,7 +41,8 @@ pub trait Target: Send {
     /// How far it can keep busy workers safe.
     fn promise(&self) -> Promise;
 
-    /// What it scales, the same for everyone who scales the same thing: the lease's key.
+    /// What it scales, the same for everyone who scales the same thing, however they write its
+    /// paths: the lease's key. Does no I/O on the network.
     fn scales(&self) -> String;
 
     /// Whether its actions are only pretended.
@@ -159,4 +161,35 @@ pub enum TargetError {
         /// What the back end said, cut to a few lines, without secrets.
         detail: String,
     },
+}
+
+/// A path without links, as far as it exists: one name for one place.
+fn canonical(path: &Path) -> PathBuf {
+    let real = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let Some((part, real)) = real else { return path.to_owned() };
+    match path.strip_prefix(part) {
+        Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+        _ => real,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_has_one_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(real.join("run")).unwrap();
+        std::os::unix::fs::symlink("run", real.join("link")).unwrap();
+        for name in ["run/docker.sock", "link/docker.sock"] {
+            let expected = real.join("run/docker.sock");
+            assert_eq!(canonical(&real.join(name)), expected, "before it is there");
+            std::fs::write(&expected, "").unwrap();
+            assert_eq!(canonical(&real.join(name)), expected);
+            std::fs::remove_file(&expected).unwrap();
+        }
+        assert_eq!(canonical(&real.join("link")).as_os_str(), real.join("run").as_os_str());
+    }
 }

@@ -75,6 +75,12 @@ async fn goes_out_and_removes_exactly_the_chosen_worker() {
     let mut target = project.open(&project.config());
     assert_eq!(target.promise(), Promise::ExactVictims);
     assert_eq!(target.scales(), format!("compose:{}:{}/worker", project.docker.host, project.name));
+    let link = project.path("docker.sock");
+    let socket = project.docker.host.strip_prefix("unix://").expect("the daemon has a socket");
+    std::os::unix::fs::symlink(socket, &link).unwrap();
+    let by_link = Some(format!("unix://{}", link.display()));
+    let same = project.open(&ComposeConfig { docker_host: by_link, ..project.config() });
+    assert_eq!(same.scales(), target.scales(), "one lease for one thing");
     assert_eq!(target.status().await.unwrap(), FleetSeen::default());
 
     let first = target.scale(&order(0, 1, &[])).await.unwrap();

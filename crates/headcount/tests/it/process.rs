@@ -92,6 +92,18 @@ async fn an_order_from_a_wrong_picture_is_a_contradiction_and_no_success() {
 }
 
 #[tokio::test]
+async fn a_state_folder_by_another_name_is_the_same_fleet() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("real");
+    std::fs::create_dir(&real).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let scales = |path: &Path| open(&shell("exec sleep 1000"), path).scales();
+    assert_eq!(scales(&link), scales(&real));
+    assert_ne!(scales(folder.path()), scales(&real));
+}
+
+#[tokio::test]
 async fn refuses_a_scale_in_without_known_victims() {
     let folder = tempfile::tempdir().unwrap();
     let _sweep = Sweep(folder.path());

@@ -338,7 +338,7 @@ impl Target for Compose {
 
     fn scales(&self) -> String {
         let ComposeConfig { project, service, .. } = &self.config;
-        format!("compose:{}:{project}/{service}", self.engine.host())
+        format!("compose:{}:{project}/{service}", self.engine.place())
     }
 
     fn only_look(&mut self) {

@@ -10,7 +10,7 @@ mod logs;
 mod record;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::hosts::processes::{self, Process as Running};
 use crate::limits::{EARLY_DEATH, LEFTOVERS_GRACE};
 use crate::queues::Identity;
 use crate::secret::Secret;
-use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, program};
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, canonical, program};
 use fleet::{Fleet, Leader};
 use logs::Logs;
 use record::{FLEET, GROUP, Record, Records, WORKER};
@@ -336,7 +336,7 @@ impl Target for Process {
     }
 
     fn scales(&self) -> String {
-        format!("process:{}:{}", self.group, self.mark)
+        format!("process:{}:{}", self.group, canonical(Path::new(&self.mark)).display())
     }
 
     fn only_look(&mut self) {
