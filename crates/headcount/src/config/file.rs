@@ -1,6 +1,6 @@
 //! The configuration as written: `headcount.yaml`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -170,6 +170,7 @@ pub(super) fn meant<'a>(
             groups.extend(group.meant(name, &path, doc, base_dir, &mut findings));
         }
     }
+    no_two_scale_the_same(&groups, &state_dir, &mut findings);
     let keep_days = file.keep_days;
     (Some(Config { groups, state_dir, listen, log: file.log, keep_days }), findings)
 }
@@ -228,6 +229,28 @@ impl Group {
             bull.slots.get_or_insert(rules.workers.slots);
         }
         Some(GroupConfig { name, rules, queue, target, look, metrics_list, base_dir })
+    }
+}
+
+/// Two groups that scale the same thing would undo each other's work. One may look on, dry.
+fn no_two_scale_the_same(groups: &[GroupConfig], state_dir: &Path, findings: &mut Findings<'_>) {
+    let mut known: HashMap<String, &str> = HashMap::new();
+    for group in groups.iter().filter(|group| group.target.problems().is_empty()) {
+        // A target that cannot be opened says so when it is.
+        let Ok(target) = group.target.open(&group.place(state_dir)) else { continue };
+        if target.is_dry() {
+            continue;
+        }
+        if let Some(first) = known.get(&target.scales()) {
+            let what = format!(
+                "groups `{first}` and `{}` scale the same workers; let one of them do it, or make \
+                 the other one's target a dry_run",
+                group.name
+            );
+            findings.problem(&["groups".to_string(), group.name.clone()], "target", &what);
+        } else {
+            known.insert(target.scales(), &group.name);
+        }
     }
 }
 

@@ -75,6 +75,27 @@ groups:
 }
 
 #[test]
+fn two_groups_may_not_scale_the_same_workers() {
+    let file = |of_a: &str, of_b: &str| {
+        let group = |name, target| {
+            format!("  {name}:\n    queue: {{ demo: {{ database: d }} }}\n    target: {target}\n")
+        };
+        let text = format!("groups:\n{}{}", group("a", of_a), group("b", of_b));
+        parse_as(&text, &[]).map(|config| config.groups.len())
+    };
+    let shop = "{ compose: { project: shop, service: w } }";
+    let said = "f:7:5 groups.b.target: groups `a` and `b` scale the same workers; let one of them \
+        do it, or make the other one's target a dry_run";
+    assert_eq!(file(shop, shop), Err(said.to_string()));
+    let dry = format!("{{ dry_run: {{ target: {shop} }} }}");
+    let process = "{ process: { command: [w] } }";
+    for other in [dry.as_str(), process, "{ compose: { project: shop, service: v } }"] {
+        assert_eq!(file(shop, other), Ok(2), "{other}");
+    }
+    assert_eq!(file(process, process), Ok(2), "each has processes of its own");
+}
+
+#[test]
 fn literal_secrets_are_not_shown_either() {
     let text = "\
 groups:
