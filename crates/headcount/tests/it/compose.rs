@@ -116,6 +116,11 @@ async fn the_same_number_again_changes_nothing() {
         let again = target.scale(&order(from, 2, &[])).await.unwrap();
         assert_eq!((again.note.as_str(), again.started.len()), ("already 2", 0));
     }
+    target.status().await.unwrap();
+    for to in [1, 2] {
+        let error = target.scale(&order(0, to, &[])).await.unwrap_err();
+        assert_eq!(error, TargetError::Contradiction { there: 2, decided_for: 0 });
+    }
     assert_eq!(sorted(project.containers()), before);
 }
 
@@ -355,8 +360,9 @@ async fn nobody_is_picked_blindly() {
     assert_eq!(target.status().await.unwrap().reading.ready, 2);
     assert_eq!(stranger.containers(), [theirs]);
 
-    let late = target.scale(&order(3, 2, &[&workers[0]])).await.unwrap();
-    assert_eq!((late.note.as_str(), late.removed.len()), ("already 2", 0));
+    let error = target.scale(&order(3, 2, &[&workers[0]])).await.unwrap_err();
+    assert_eq!(error, TargetError::Contradiction { there: 2, decided_for: 3 });
+    assert_eq!(target.status().await.unwrap().reading.ready, 2);
 }
 
 #[tokio::test]

@@ -74,6 +74,8 @@ struct Compose {
     details: HashMap<String, Details>,
     /// Whether there was a complete look already, so that the next one can tell what is new.
     has_looked: bool,
+    /// The scale-out carried out since the last look, by its [`Order::from`] and [`Order::to`].
+    done: Option<(u32, u32)>,
 }
 
 impl Default for ComposeConfig {
@@ -147,6 +149,7 @@ impl ComposeConfig {
             base_dir,
             details: HashMap::new(),
             has_looked: false,
+            done: None,
         }))
     }
 }
@@ -235,10 +238,14 @@ impl Compose {
     }
 
     /// Adds workers by `docker compose up --scale`.
-    async fn scale_out(&mut self, to: u32) -> Result<Scaled, TargetError> {
+    async fn scale_out(&mut self, from: u32, to: u32) -> Result<Scaled, TargetError> {
         let _turn = self.cli.turn().await?;
         let first = self.plan(to).await?;
         if first.capacity >= to {
+            if self.done != Some((from, to)) && first.capacity != from {
+                let there = first.capacity;
+                return Err(TargetError::Contradiction { there, decided_for: from });
+            }
             return Ok(Scaled { note: format!("already {}", first.capacity), ..Scaled::default() });
         }
         self.clear_the_way(&first).await?;
@@ -252,6 +259,7 @@ impl Compose {
         }
         self.cli.up(plan.scale).await?;
         let after = self.list().await.map_err(failed("look after docker compose up"))?;
+        self.done = Some((from, to));
         let new = after.into_iter().filter(|c| !plan.ids.contains(&c.id));
         let (started, names): (Vec<_>, Vec<_>) = new.map(|c| (c.id, c.name)).unzip();
         let note = first.note(&names, plan.scale - plan.existing);
@@ -318,8 +326,14 @@ impl Compose {
         if names.is_empty() && excess > 0 {
             return Err(refuse("none of the workers that may go is there any more".into()));
         }
+        let serves = |id: &&String| serving.iter().any(|c| c.id == **id);
+        let stay = order.victims.iter().filter(serves).count();
+        let gone = order.victims.len() - stay;
+        if names.is_empty() && gone < order.from.saturating_sub(order.to) as usize {
+            return Err(TargetError::Contradiction { there: serving_now, decided_for: order.from });
+        }
         scaled.note = match names.is_empty() {
-            true => format!("already {serving_now}"),
+            true => "as many of those chosen are gone or going already".into(),
             false => fleet::farewell(&names, self.config.grace),
         };
         Ok(scaled)
@@ -346,6 +360,7 @@ impl Target for Compose {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        self.done = None;
         match timeout(LOOK_TIMEOUT, self.seen()).await {
             Ok(seen) => seen.map_err(EngineError::into_missing),
             Err(_) => {
@@ -358,7 +373,7 @@ impl Target for Compose {
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         match order.to.cmp(&order.from) {
             std::cmp::Ordering::Less => self.scale_in(order).await,
-            _ => self.scale_out(order.to).await,
+            _ => self.scale_out(order.from, order.to).await,
         }
     }
 
