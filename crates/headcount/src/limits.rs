@@ -71,6 +71,8 @@ pub const REDIS_BACK_OFF: Duration = Duration::from_millis(50);
 pub const REDIS_BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// A subscription that hears nothing asks this often whether the other side is still there.
 pub const REDIS_PING_EVERY: Duration = Duration::from_secs(15);
+/// After a failure to connect, files with secrets are read again at most this often.
+pub const SECRETS_READ_EVERY: Duration = Duration::from_secs(10);
 /// A certificate file may be this large, bytes.
 pub const CERTIFICATE_BYTES: u64 = 1 << 20;
 /// What a server said is cut to this many characters in messages.

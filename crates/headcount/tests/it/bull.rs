@@ -317,6 +317,27 @@ async fn with_few_rights_the_numbers_stay_right_and_the_losses_are_named() {
 }
 
 #[tokio::test]
+async fn a_changed_password_in_a_file_is_taken_up() {
+    let redis = TestRedis::with(&["--requirepass", "old"]);
+    let file = redis.path("password");
+    std::fs::write(&file, "old\n").unwrap();
+    let mut config = BullConfig { redis: redis.config(), ..BullConfig::default() };
+    config.redis.password_file = Some(file.clone());
+    let mut queue = open(&config);
+    queue.read().await.unwrap();
+    redis.cli(&["-a", "old", "CONFIG", "SET", "requirepass", "new"]);
+    redis.cli(&["-a", "new", "CLIENT", "KILL", "TYPE", "normal"]);
+    redis.cli(&["-a", "new", "CLIENT", "KILL", "TYPE", "pubsub"]);
+    let missing = queue.read().await.unwrap_err();
+    assert_eq!(missing.why, Silence::Denied, "{missing}");
+    std::fs::write(&file, "new\n").unwrap();
+    let worker = [("QUEUE_BULL_REDIS_PASSWORD", "new")];
+    let _worker = redis.worker("aaaaaaaaaaaa", &worker).await;
+    // The subscription is healed too: it hears what the worker says.
+    sees(&mut queue, "the worker's answer", |seen| named(seen, "aaaaaaaaaaaa").is_some()).await;
+}
+
+#[tokio::test]
 async fn a_user_who_may_not_read_the_queue_is_denied() {
     let redis = TestRedis::start();
     redis.standin(&["fire", "1"]);

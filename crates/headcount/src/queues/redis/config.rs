@@ -130,6 +130,12 @@ impl fmt::Debug for RedisConfig {
 }
 
 impl RedisConfig {
+    /// Whether a password comes from a file.
+    pub(super) fn has_secret_files(&self) -> bool {
+        let of_sentinel = self.sentinel.as_ref().is_some_and(|s| s.password_file.is_some());
+        self.password_file.is_some() || of_sentinel
+    }
+
     /// Where it is, for messages: without user and password.
     pub fn place(&self) -> String {
         if let Some(sentinel) = &self.sentinel {

@@ -93,11 +93,14 @@ impl Redis {
         tell: &watch::Sender<Hearing>,
         hear: &mut (impl FnMut(Heard<'_>) + Send),
     ) -> Missing {
-        let limit = self.0.login.connect_timeout();
+        let limit = self.0.login().connect_timeout();
         let (sink, stream, denied) =
             match timeout(limit, self.subscribe(attempt as usize, topics)).await {
                 Ok(Ok(subscribed)) => subscribed,
-                Ok(Err(error)) => return missing(&error, self.place()),
+                Ok(Err(error)) => {
+                    self.0.read_again();
+                    return missing(&error, self.place());
+                }
                 Err(_) => return timed_out(self.place(), limit),
             };
         tell.send_replace(Hearing::Hears { denied });
@@ -134,7 +137,7 @@ impl Redis {
         mut stream: PubSubStream,
         hear: &mut (impl FnMut(Heard<'_>) + Send),
     ) -> Missing {
-        let limit = self.0.login.reply_timeout();
+        let limit = self.0.login().reply_timeout();
         loop {
             match timeout(REDIS_PING_EVERY, stream.next()).await {
                 Ok(Some(message)) => hear(Heard::Message(&message)),

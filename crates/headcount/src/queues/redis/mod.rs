@@ -5,8 +5,8 @@ mod config;
 mod listen;
 mod missing;
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -24,7 +24,7 @@ pub use config::{ClusterConfig, RedisConfig, RedisTls, SentinelConfig};
 pub use listen::{Heard, Hearing, Listener, Topic};
 pub use missing::{is_denied, malformed, missing, timed_out};
 
-use crate::limits::{REDIS_BACK_OFF, REDIS_BACK_OFF_MAX};
+use crate::limits::{REDIS_BACK_OFF, REDIS_BACK_OFF_MAX, SECRETS_READ_EVERY};
 use config::{Login, Way};
 use missing::{breaks_link, lacks_right};
 
@@ -36,10 +36,19 @@ pub type Answer = RedisResult<Value>;
 pub struct Redis(Arc<Shared>);
 
 struct Shared {
-    login: Login,
+    config: RedisConfig,
+    /// Relative paths in `config` start here.
+    base: PathBuf,
     place: String,
-    way: Way,
+    opened: Mutex<Opened>,
     line: tokio::sync::Mutex<Line>,
+}
+
+/// What came out of the configuration and the files that it names.
+struct Opened {
+    login: Arc<Login>,
+    way: Arc<Way>,
+    read_at: Instant,
 }
 
 /// The connection's state.
@@ -75,12 +84,17 @@ impl Redis {
         let login = Login::new(config, base)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|shared| shared.strong_count() > 0);
-        let same = open.iter().filter_map(Weak::upgrade).find(|shared| shared.login == login);
-        if let Some(shared) = same {
+        let is_same = |shared: &Arc<Shared>| *shared.login() == login && shared.base == base;
+        if let Some(shared) = open.iter().filter_map(Weak::upgrade).find(is_same) {
             return Ok(Self(shared));
         }
-        let way = login.way()?;
-        let shared = Arc::new(Shared { place: login.place(), login, way, line: <_>::default() });
+        let shared = Arc::new(Shared {
+            config: config.clone(),
+            base: base.to_owned(),
+            place: login.place(),
+            opened: Mutex::new(Opened::new(login)?),
+            line: <_>::default(),
+        });
         open.push(Arc::downgrade(&shared));
         Ok(Self(shared))
     }
@@ -92,7 +106,7 @@ impl Redis {
 
     /// Whether keys are spread over several servers.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.0.way, Way::Cluster(..))
+        self.0.config.is_cluster()
     }
 
     /// Sends `pipeline` and returns an answer for each of its commands. In a cluster it goes to the
@@ -102,7 +116,7 @@ impl Redis {
     /// Why there are no answers at all.
     pub async fn ask(&self, pipeline: &Pipeline, key: &str) -> Result<Vec<Answer>, Missing> {
         let (link, number) = self.0.link().await?;
-        let limit = self.0.login.reply_timeout();
+        let limit = self.0.login().reply_timeout();
         let sent = match timeout(limit, link.send(pipeline, key)).await {
             Ok(sent) => sent,
             Err(_) => {
@@ -126,7 +140,7 @@ impl Redis {
     /// Why there are no answers at all.
     pub async fn ask_masters(&self, cmd: &Cmd) -> Result<Vec<Answer>, Missing> {
         let (mut link, number) = self.0.link().await?;
-        let limit = self.0.login.reply_timeout();
+        let limit = self.0.login().reply_timeout();
         let asked = async {
             match &mut link {
                 Link::One(one) => Ok(vec![cmd.query_async::<Value>(one).await]),
@@ -151,7 +165,48 @@ impl Redis {
     }
 }
 
+impl Opened {
+    fn new(login: Login) -> anyhow::Result<Self> {
+        let way = Arc::new(login.way()?);
+        Ok(Self { login: Arc::new(login), way, read_at: Instant::now() })
+    }
+}
+
 impl Shared {
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn login(&self) -> Arc<Login> {
+        Arc::clone(&self.opened().login)
+    }
+
+    fn way(&self) -> Arc<Way> {
+        Arc::clone(&self.opened().way)
+    }
+
+    /// After a failure: reads the files with secrets again, now and then, in case a password was
+    /// changed. Whether there is something new in them.
+    fn read_again(&self) -> bool {
+        let mut opened = self.opened();
+        if !self.config.has_secret_files() || opened.read_at.elapsed() < SECRETS_READ_EVERY {
+            return false;
+        }
+        opened.read_at = Instant::now();
+        match Login::new(&self.config, &self.base) {
+            Ok(login) if login == *opened.login => false,
+            Ok(login) => Opened::new(login).map(|new| *opened = new).is_ok(),
+            Err(error) => {
+                tracing::warn!(
+                    redis = self.place,
+                    error = format!("{error:#}"),
+                    "the files with secrets cannot be read again; the old ones stay in use"
+                );
+                false
+            }
+        }
+    }
+
     async fn link(&self) -> Result<(Link, u64), Missing> {
         let mut line = self.line.lock().await;
         if let Some(link) = &line.link {
@@ -162,7 +217,11 @@ impl Shared {
         {
             return Err(failed.why.clone());
         }
-        match self.connect().await {
+        let mut connected = self.connect().await;
+        if connected.is_err() && self.read_again() {
+            connected = self.connect().await;
+        }
+        match connected {
             Ok(link) => {
                 line.failed = None;
                 line.number += 1;
@@ -185,9 +244,10 @@ impl Shared {
     }
 
     async fn connect(&self) -> Result<Link, Missing> {
-        let limit = self.login.connect_timeout();
+        let limit = self.login().connect_timeout();
+        let way = self.way();
         let connecting = async {
-            match &self.way {
+            match &*way {
                 Way::Single(client) => self.multiplexed(client).await.map(Link::One),
                 Way::Sentinel(sentinel) => {
                     let client = sentinel.lock().await.async_get_client().await?;
@@ -216,7 +276,7 @@ impl Shared {
 
     /// A client for a server at which channels can be heard.
     async fn subscribe_at(&self, attempt: usize) -> RedisResult<Client> {
-        match &self.way {
+        match &*self.way() {
             Way::Single(client) => Ok(Client::clone(client)),
             Way::Sentinel(sentinel) => sentinel.lock().await.async_get_client().await,
             // Messages reach every node, so any will do.
