@@ -61,6 +61,8 @@ pub const INSPECTS_PER_LOOK: usize = 32;
 pub const DRAIN_LOOK: Duration = Duration::from_secs(10);
 /// The same after an error.
 pub const DRAIN_POLL: Duration = Duration::from_secs(1);
+/// The last lines of a container that died are shown if they come within this long.
+pub const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 /// A command that is only asked something, its version for example, may take this long.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection to Redis and its answer may take this long together: less than a look.

@@ -14,7 +14,8 @@ use bollard::models::{
     ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EndpointSettings,
 };
 use bollard::query_parameters::{
-    KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    KillContainerOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
+    RemoveContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt;
@@ -22,7 +23,7 @@ use headcount_core::{Missing, Silence, Span, Timestamp};
 use tokio::net::UnixStream;
 
 use crate::hosts;
-use crate::limits::ENGINE_TIMEOUT;
+use crate::limits::{ENGINE_TIMEOUT, LAST_LINES_TIMEOUT, OUTPUT_BYTES};
 use crate::targets::{TargetError, canonical};
 
 /// Where the engine is if nothing else is said.
@@ -244,6 +245,27 @@ impl Engine {
     pub async fn signal(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::new().signal(signal).build();
         within(self.client()?.kill_container(id, Some(options))).await
+    }
+
+    /// The last lines that a container wrote, at most so many, cut to a bounded size from the end.
+    ///
+    /// # Errors
+    /// No answer in time, no such container, or a log driver that cannot be read.
+    pub async fn last_lines(&self, id: &str, lines: usize) -> Result<String, EngineError> {
+        let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail(&lines.to_string());
+        let docker = self.client()?;
+        let mut output = docker.logs(id, Some(options.build()));
+        let read = async {
+            let mut text = Vec::new();
+            while let Some(part) = output.next().await {
+                text.extend_from_slice(part?.as_ref());
+                let surplus = text.len().saturating_sub(OUTPUT_BYTES / 4);
+                text.drain(..surplus);
+            }
+            Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
+        };
+        let read = tokio::time::timeout(LAST_LINES_TIMEOUT, read).await;
+        Ok(read.unwrap_or(Err(Error::RequestTimeoutError))?)
     }
 
     /// Returns when the main process does not run.

@@ -290,3 +290,19 @@ fn the_references_environment_alone_is_enough() {
     daemon.until("two workers", |d| d.ready() == 2);
     daemon.until("snapshots", |_| redis.cli(&["llen", "autoscaler:metrics"]) != "0");
 }
+
+#[test]
+fn a_container_that_dies_is_told_of_with_its_exit_code_and_last_lines() {
+    let redis = TestRedis::start();
+    let script = "echo first; echo second; echo third; echo no database; exit 3";
+    let project = Project::new(script, "");
+    let daemon = Daemon::start(&compose_config(&redis, &project), &[]);
+    daemon.until("a death", |d| d.log().contains("no database"));
+    let log = daemon.log();
+    let line = log.lines().position(|line| line.contains("worker ended by itself"));
+    let told = log.lines().skip(line.expect("it is told")).take(5).collect::<Vec<_>>().join("\n");
+    for wanted in [&format!("{}-worker-1", project.name), "exit_code=3", "second", "third"] {
+        assert!(told.contains(wanted), "{wanted}: {told}");
+    }
+    assert!(!log.contains("first"), "three lines only: {log}");
+}

@@ -28,6 +28,9 @@ use crate::targets::docker_engine::{Container, Details, Engine, EngineError, Lif
 use crate::targets::drains::Drains;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 
+/// So many lines of a container that died are shown.
+const LAST_LINES: usize = 3;
+
 /// Containers of a Docker Compose service.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -212,6 +215,10 @@ impl Compose {
             let old = self.details.get(&id);
             if self.has_looked && !self.drains.has(&id) && fleet::died_young(old, &new) {
                 died += 1;
+                // Once for each container: one that crashes again and again is no news.
+                if old.is_none_or(|old| old.ends == 0) {
+                    self.tell_of_death(&id, listed, &new);
+                }
             }
             // It ended between the list and the inspection.
             let ended = listed.iter_mut().find(|(c, _)| c.id == id && c.life.is_alive());
@@ -224,6 +231,23 @@ impl Compose {
         self.details.retain(|id, _| listed.iter().any(|(c, _)| c.id == *id));
         self.has_looked |= listed.iter().all(|(c, _)| self.details.contains_key(&c.id));
         Ok(died)
+    }
+
+    /// Says how a worker died, with its last words, in the background: a look does not wait.
+    fn tell_of_death(&self, id: &str, listed: &[(Container, Role)], details: &Details) {
+        let name = listed.iter().find(|(c, _)| c.id == id).map(|(c, _)| c.name.clone());
+        let (engine, id, details) = (self.engine.clone(), id.to_owned(), details.clone());
+        tokio::spawn(async move {
+            let output = engine.last_lines(&id, LAST_LINES).await;
+            let output = output.unwrap_or_else(|error| format!("(not to be had: {error})"));
+            tracing::warn!(
+                worker = name.unwrap_or(id),
+                exit_code = details.exit_code,
+                lived_s = details.lived.map(|lived| lived.as_secs()),
+                output,
+                "worker ended by itself"
+            );
+        });
     }
 
     async fn seen(&mut self) -> Result<FleetSeen, EngineError> {
