@@ -328,8 +328,10 @@ async fn a_changed_password_in_a_file_is_taken_up() {
     redis.cli(&["-a", "old", "CONFIG", "SET", "requirepass", "new"]);
     redis.cli(&["-a", "new", "CLIENT", "KILL", "TYPE", "normal"]);
     redis.cli(&["-a", "new", "CLIENT", "KILL", "TYPE", "pubsub"]);
-    let missing = queue.read().await.unwrap_err();
-    assert_eq!(missing.why, Silence::Denied, "{missing}");
+    crate::support::wait::until("the old password is refused", async || {
+        queue.read().await.is_err_and(|missing| missing.why == Silence::Denied)
+    })
+    .await;
     std::fs::write(&file, "new\n").unwrap();
     let worker = [("QUEUE_BULL_REDIS_PASSWORD", "new")];
     let _worker = redis.worker("aaaaaaaaaaaa", &worker).await;
