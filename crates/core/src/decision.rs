@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{occupancy, ratio};
+use crate::policy::{occupancy, ratio, slo};
 use crate::time::{Span, Timestamp, as_seconds};
 
 /// How many workers should be running, and why.
@@ -116,6 +116,8 @@ pub enum Rule {
     Ratio,
     Stabilization,
     Rate,
+    Deadline,
+    Level,
 }
 
 impl Rule {
@@ -145,6 +147,8 @@ impl Rule {
             Self::Ratio => "ratio",
             Self::Stabilization => "stabilization",
             Self::Rate => "rate",
+            Self::Deadline => "deadline",
+            Self::Level => "level",
         }
     }
 }
@@ -232,6 +236,8 @@ pub enum Why {
     Occupancy(occupancy::Reason),
     /// A reason of the policy `ratio`.
     Ratio(ratio::Reason),
+    /// A reason of the policy `slo`.
+    Slo(slo::Reason),
 }
 
 /// The sources of an observation.
@@ -380,6 +386,7 @@ impl fmt::Display for Why {
             }
             Self::Occupancy(reason) => reason.fmt(f),
             Self::Ratio(reason) => reason.fmt(f),
+            Self::Slo(reason) => reason.fmt(f),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod decide;
 pub mod decision;
+pub mod estimate;
 pub mod guard;
 pub mod observation;
 pub mod policy;

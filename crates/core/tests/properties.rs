@@ -6,6 +6,7 @@ use headcount_core::decision::Direction;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::policy::occupancy::Occupancy;
 use headcount_core::policy::ratio::{Behavior, Count, Ratio, Select, Speed};
+use headcount_core::policy::slo::Slo;
 use headcount_core::reading::{FleetReading, HostReading, QueueReading, Worker, WorkerState};
 use headcount_core::rules::{Bounds, Brake, Busy, Fallback, Limits, Pressure};
 use headcount_core::state::{Controls, Fixed, Outcome, Pause};
@@ -67,12 +68,23 @@ fn sight<T: Clone + std::fmt::Debug>(
 fn queue() -> impl Strategy<Value = QueueReading> {
     let number = || prop_oneof![4 => Just(0), 4 => 0..12_u64, 1 => Just(u64::MAX)];
     let paused = prop_oneof![8 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
-    (number(), number(), paused).prop_map(|(waiting, active, paused)| QueueReading {
-        waiting,
-        active,
-        paused,
-        ..QueueReading::default()
-    })
+    let times = || {
+        let time = prop_oneof![9 => 0..4_000_000_i64, 1 => Just(i64::MAX / 4)];
+        proptest::collection::vec(time.prop_map(Span::from_millis), 0..8)
+    };
+    let total = proptest::option::of(prop_oneof![4 => 0..1000_u64, 1 => Just(u64::MAX)]);
+    (number(), number(), paused, times(), times(), times(), total).prop_map(
+        |(waiting, active, paused, waits, ages, durations, finished_total)| QueueReading {
+            waiting,
+            active,
+            paused,
+            waits,
+            ages,
+            durations,
+            finished_total,
+            ..QueueReading::default()
+        },
+    )
 }
 
 fn host() -> impl Strategy<Value = HostReading> {
@@ -201,7 +213,17 @@ fn policy() -> impl Strategy<Value = Policy> {
                 ..Ratio::default()
             })
         });
-    prop_oneof![cpu_aware, occupancy, ratio]
+    let seconds = |most: i64| (0..most).prop_map(Span::from_secs);
+    let max_wait = proptest::option::of((1..400_i64).prop_map(Span::from_secs));
+    let slo = (max_wait, seconds(100), seconds(100)).prop_map(|(max_wait, price, billing)| {
+        Policy::Slo(Slo {
+            max_wait,
+            price_per_start: price,
+            minimum_billing: billing,
+            ..Slo::default()
+        })
+    });
+    prop_oneof![cpu_aware, occupancy, ratio, slo]
 }
 
 prop_compose! {

@@ -3,6 +3,7 @@
 pub mod cpu_aware;
 pub mod occupancy;
 pub mod ratio;
+pub mod slo;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::time::{Span, Timestamp, seconds};
 use cpu_aware::{CpuAware, CpuAwareState};
 use occupancy::{Occupancy, OccupancyState};
 use ratio::{Ratio, RatioState};
+use slo::{Slo, SloState};
 
 /// The policy of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +27,8 @@ pub enum Policy {
     Occupancy(Occupancy),
     /// So many jobs per worker, as KEDA and the Kubernetes HPA do it.
     Ratio(Ratio),
+    /// A wanted wait at the lowest cost; everything else is learnt.
+    Slo(Slo),
 }
 
 impl Default for Policy {
@@ -50,6 +54,9 @@ pub struct PolicyState {
     /// Memory of `ratio`.
     #[serde(skip_serializing_if = "is_default")]
     pub ratio: RatioState,
+    /// Memory of `slo`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub slo: SloState,
 }
 
 /// What a policy wants, and why.
@@ -66,6 +73,7 @@ impl Policy {
             Self::CpuAware(p) => p.poll,
             Self::Occupancy(p) => p.poll,
             Self::Ratio(p) => p.poll,
+            Self::Slo(p) => p.poll,
         }
     }
 
@@ -94,6 +102,7 @@ impl Policy {
             Self::CpuAware(_) => "cpu_aware",
             Self::Occupancy(_) => "occupancy",
             Self::Ratio(_) => "ratio",
+            Self::Slo(_) => "slo",
         }
     }
 
@@ -102,6 +111,7 @@ impl Policy {
             Self::CpuAware(p) => p.problems(found),
             Self::Occupancy(p) => p.problems(found),
             Self::Ratio(p) => p.problems(found),
+            Self::Slo(p) => p.problems(found),
         }
     }
 
@@ -128,6 +138,7 @@ impl Policy {
             Self::CpuAware(p) => p.wish(&mut state.cpu_aware, look),
             Self::Occupancy(p) => p.wish(&state.occupancy, look),
             Self::Ratio(p) => p.wish(&mut state.ratio, look),
+            Self::Slo(p) => p.wish(&mut state.slo, look),
         };
         state.said = (!look.every_look).then(|| Box::new(wish.why.clone()));
         wish
@@ -144,6 +155,7 @@ impl PolicyState {
     pub(crate) fn forget_idleness(&mut self) {
         self.cpu_aware.idle_since = None;
         self.ratio.forget_idleness();
+        self.slo.interrupted();
     }
 
     /// Moves every remembered time by `delta`.
@@ -153,6 +165,7 @@ impl PolicyState {
         own.into_iter().for_each(|t| *t = t.map(|t| t.plus(delta)));
         self.occupancy.shift(delta);
         self.ratio.shift(delta);
+        self.slo.shift(delta);
     }
 }
 

@@ -1,0 +1,100 @@
+//! How far the need rises within the time that passes until an order made now helps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{Span, Timestamp, seconds};
+
+/// Looks within the horizon that are remembered.
+const MOST_LOOKS: usize = 64;
+/// Jumps are counted one by one up to this size, larger ones in classes a quarter wider each.
+const SINGLE: u32 = 8;
+const WIDER: f64 = 1.25;
+/// Sizes of jumps.
+const SIZES: usize = 32;
+/// Classes of the need that a jump starts from.
+const CLASSES: usize = 40;
+/// Counts of a class are halved when there are so many: about a day of looks.
+const MOST_COUNTED: u32 = 20_000;
+
+/// Jumps by the need they start from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Jumps {
+    /// The need at the last looks, oldest first.
+    recent: Vec<(Timestamp, u32)>,
+    /// For each class of the need, how often it rose by each size.
+    counts: Vec<Vec<u32>>,
+}
+
+/// The class of a number: each up to [`SINGLE`] its own.
+fn class_of(n: u32) -> usize {
+    if n <= SINGLE {
+        return n as usize;
+    }
+    let above = (f64::from(n) / f64::from(SINGLE)).ln() / WIDER.ln();
+    SINGLE as usize + above.ceil() as usize
+}
+
+/// The largest number of a class.
+fn size_of(class: usize) -> u32 {
+    match u32::try_from(class) {
+        Ok(class) if class <= SINGLE => class,
+        _ => (f64::from(SINGLE) * WIDER.powi((class - SINGLE as usize) as i32)) as u32,
+    }
+}
+
+impl Jumps {
+    /// Takes in the need; returns how many workers beyond it are worth having, if a job that finds
+    /// none costs `price` seconds of a worker and an order helps only after `horizon` seconds.
+    ///
+    /// One worker more costs a second each second. It saves a miss whenever the need rises beyond
+    /// it, which is seen once in each horizon: so it pays if that happens in a share of looks above
+    /// `horizon / price`.
+    pub(super) fn observe(&mut self, need: u32, now: Timestamp, horizon: f64, price: f64) -> u32 {
+        self.recent.push((now, need));
+        while let Some((at, from)) = self.recent.first().copied() {
+            if seconds(now.since(at)) < horizon && self.recent.len() < MOST_LOOKS {
+                break;
+            }
+            let most = self.recent.iter().map(|(_, need)| *need).max().unwrap_or(from);
+            self.recent.remove(0);
+            self.count(from, most - from);
+        }
+        let class = class_of(need).min(CLASSES - 1);
+        let Some(counts) = self.counts.get(class).filter(|counts| !counts.is_empty()) else {
+            return 0;
+        };
+        let total: u32 = counts.iter().sum();
+        let least = f64::from(total) * horizon / price.max(1.0);
+        let mut above = 0;
+        for size in (1..SIZES).rev() {
+            above += counts[size];
+            if f64::from(above) > least {
+                return size_of(size);
+            }
+        }
+        0
+    }
+
+    fn count(&mut self, from: u32, jump: u32) {
+        let class = class_of(from).min(CLASSES - 1);
+        if self.counts.len() <= class {
+            self.counts.resize(class + 1, Vec::new());
+        }
+        let counts = &mut self.counts[class];
+        counts.resize(SIZES, 0);
+        counts[class_of(jump).min(SIZES - 1)] += 1;
+        if counts.iter().sum::<u32>() > MOST_COUNTED {
+            counts.iter_mut().for_each(|count| *count /= 2);
+        }
+    }
+
+    /// Nothing is known of some time.
+    pub(super) fn interrupted(&mut self) {
+        self.recent.clear();
+    }
+
+    pub(super) fn shift(&mut self, delta: Span) {
+        self.recent.iter_mut().for_each(|(at, _)| *at = at.plus(delta));
+    }
+}
