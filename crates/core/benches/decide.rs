@@ -3,9 +3,10 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
+use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::reading::{FleetReading, HostReading, QueueReading, Worker, WorkerState};
 use headcount_core::{
-    Cadence, Observation, Reading, Rules, Span, State, Timestamp, decide, state::Outcome,
+    Cadence, Observation, Policy, Reading, Rules, Span, State, Timestamp, decide, state::Outcome,
 };
 
 fn fleet(workers: u32) -> FleetReading {
@@ -55,7 +56,8 @@ fn renew<T>(reading: &mut Reading<T>, now: Timestamp) {
 
 fn main() {
     let mut bench = Criterion::default().configure_from_args();
-    let mut rules = Rules::default();
+    let policy = Policy::CpuAware(CpuAware::default());
+    let mut rules = Rules { policy, ..Rules::default() };
     let counts = FleetReading { ready: 2, ..FleetReading::default() };
     run(&mut bench, "scale-out, counts only", &rules, observation(counts, 5, 2));
     run(&mut bench, "scale-in, 4 workers listed", &rules, observation(fleet(4), 0, 0));

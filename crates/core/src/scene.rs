@@ -1,6 +1,8 @@
 //! A made-up moment for the tests beside the guards.
 
 use crate::guard::{Draft, Look, Range, controls};
+use crate::policy::Policy;
+use crate::policy::cpu_aware::CpuAware;
 use crate::reading::{FleetReading, HostReading, QueueReading, Worker, WorkerState};
 use crate::rules::Rules;
 use crate::time::{Span, Timestamp};
@@ -17,7 +19,9 @@ pub(crate) struct Scene {
 impl Scene {
     /// `current` ready workers of at least 1 and at most 10, nothing waiting, a calm host.
     pub(crate) fn new(current: u32) -> Self {
-        let mut rules = Rules::default();
+        // Its poll of 30 s gives the times in the tests.
+        let policy = Policy::CpuAware(CpuAware::default());
+        let mut rules = Rules { policy, ..Rules::default() };
         rules.workers.max = 10;
         Self {
             rules,

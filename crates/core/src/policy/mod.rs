@@ -33,7 +33,7 @@ pub enum Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self::CpuAware(CpuAware::default())
+        Self::Slo(Slo::default())
     }
 }
 
@@ -115,8 +115,12 @@ impl Policy {
         }
     }
 
-    /// How long until the policy is due; `None` when it is due now.
+    /// How long until the policy is due; `None` when it is due now. One that goes by times instead
+    /// of ticks is due at every look.
     pub(crate) fn rests_for(&self, state: &PolicyState, now: Timestamp) -> Option<Span> {
+        if matches!(self, Self::Slo(_)) {
+            return None;
+        }
         let since = now.since(state.decided_at?);
         let rests = self.poll().saturating_sub(since);
         (!since.is_negative() && rests > Span::ZERO).then_some(rests)

@@ -206,6 +206,7 @@ fn names_of_bull_itself_are_heeded_too() {
     let text = "\
 groups:
   n8n-worker:
+    policy: { cpu_aware: {} }
     queue:
       bull: { prefix: shop, redis: { url: \"rediss://h:6379/2\", username: u, password: p } }
     target: { compose: { project: n8n-automation, service: n8n-worker } }

@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use headcount_core::Kind;
+use headcount_core::policy::Policy;
+use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::reading::{Worker, WorkerState};
 use headcount_core::rules::{Fallback, Rules};
 use tempfile::TempDir;
@@ -129,7 +131,7 @@ impl Bench {
         Self {
             world: World::new(workers),
             folder: tempfile::tempdir().unwrap(),
-            rules: Rules::default(),
+            rules: Rules { policy: Policy::CpuAware(CpuAware::default()), ..Rules::default() },
             started: Instant::now(),
         }
     }

@@ -50,8 +50,20 @@ impl Jumps {
     /// One worker more costs a second each second. It saves a miss whenever the need rises beyond
     /// it, which is seen once in each horizon: so it pays if that happens in a share of looks above
     /// `horizon / price`.
-    pub(super) fn observe(&mut self, need: u32, now: Timestamp, horizon: f64, price: f64) -> u32 {
-        self.recent.push((now, need));
+    pub(super) fn observe(
+        &mut self,
+        need: u32,
+        now: Timestamp,
+        (horizon, spacing): (f64, f64),
+        price: f64,
+    ) -> u32 {
+        // Looks that come in quick succession count once, unless the need has risen.
+        let soon = |(at, last): &(Timestamp, u32)| {
+            need <= *last && seconds(now.since(*at)) < 0.9 * spacing
+        };
+        if !self.recent.last().is_some_and(soon) {
+            self.recent.push((now, need));
+        }
         while let Some((at, from)) = self.recent.first().copied() {
             if seconds(now.since(at)) < horizon && self.recent.len() < MOST_LOOKS {
                 break;

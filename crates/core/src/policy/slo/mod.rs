@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{Rule, Why};
 use crate::estimate::{Estimate, News};
-use crate::guard::Look;
+use crate::guard::{Look, Range};
 use crate::policy::Wish;
 use crate::reading::QueueReading;
 use crate::rules::MOST_WORKERS;
@@ -203,7 +203,7 @@ impl Slo {
         let miss = state.price.of_a_miss();
         // An order made now helps jobs that come from then on; until the next look it is the only one.
         let horizon = (facts.start_up + facts.poll - facts.wait).max(facts.poll);
-        let jump = state.jumps.observe(need.workers, look.now, horizon, miss);
+        let jump = state.jumps.observe(need.workers, look.now, (horizon, facts.poll), miss);
         let kept = state.levels.keep(facts.start_price + miss, 0.0, look.now);
         state.clock.observe(need.workers, look.now);
         let slowest = state.estimate.start_ups.quantile(0.95).unwrap_or(facts.start_up);
@@ -248,7 +248,7 @@ impl Slo {
         what: What,
         learning: bool,
     ) -> Wish {
-        let (n, max) = (look.current, look.bounds.max);
+        let (n, Range { min, max }) = (look.current, look.bounds);
         let (regime, wait_s) = (facts.regime, facts.wait);
         let short = wanted.saturating_sub(max.max(n));
         let what = if short > 0 { What::MaxTooLow { max, short, wait_s } } else { what };
@@ -258,7 +258,9 @@ impl Slo {
             (_, Regime::LevelHazard) => Rule::Level,
         };
         let why = Why::Slo(Reason { regime, learning, what });
-        Wish { wanted: wanted.clamp(look.bounds.min, max), rule, why }
+        // What is outside the bounds already is not for a policy to mend.
+        let wanted = if n <= max { wanted.min(max) } else { wanted };
+        Wish { wanted: if n >= min { wanted.max(min) } else { wanted }, rule, why }
     }
 }
 
