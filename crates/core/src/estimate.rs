@@ -302,3 +302,89 @@ fn finished(last: &Last, queue: &QueueReading) -> u64 {
     let counted = counted.and_then(|(now, before)| now.checked_sub(before));
     counted.unwrap_or(gone.max(last.active.saturating_sub(queue.active))).max(gone)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::{FleetReading, Worker};
+    use crate::scene::{Scene, worker};
+
+    fn observe(estimate: &mut Estimate, scene: &Scene) -> News {
+        let queue = scene.queue.as_ref().unwrap();
+        estimate.observe(&scene.look(), queue)
+    }
+
+    #[test]
+    fn rests_are_the_median_of_what_lasted_longer() {
+        let mut estimate = Estimate::default();
+        assert_eq!((estimate.rest(5.0), estimate.rest(50.0)), (30.0, 50.0));
+        for duration in [1.0, 2.0, 3.0, 10.0, 100.0] {
+            estimate.durations.add(duration, DURATIONS);
+        }
+        assert_eq!((estimate.rest(0.0), estimate.rest(4.0)), (3.0, 96.0));
+        assert_eq!(estimate.rest(400.0), 400.0, "as long again");
+        assert_eq!(estimate.duration(10.0), 26.0 / 5.0, "an outlier counts as the limit");
+    }
+
+    #[test]
+    fn a_sample_forgets_the_oldest_and_refuses_nonsense() {
+        let mut sample = Sample::default();
+        for value in [f64::NAN, -1.0, f64::INFINITY] {
+            sample.add(value, 3);
+        }
+        assert!(sample.is_empty());
+        (1..=5).for_each(|value| sample.add(f64::from(value), 3));
+        assert_eq!((sample.quantile(0.5), sample.quantile(1.0)), (Some(4.0), Some(5.0)));
+        let stored: Sample =
+            serde_json::from_str(&serde_json::to_string(&sample).unwrap()).unwrap();
+        assert_eq!(stored, sample);
+    }
+
+    #[test]
+    fn start_ups_are_learnt_from_lists_and_from_counts() {
+        let hint = Span::from_secs(60);
+        for listed in [true, false] {
+            let (mut estimate, mut scene) = (Estimate::default(), Scene::new(0));
+            assert_eq!(estimate.start_up(hint), 60.0);
+            observe(&mut estimate, &scene);
+            for _ in 0..FEW {
+                for (age, state) in [(5, WorkerState::Starting), (20, WorkerState::Ready)] {
+                    scene.later(if age == 5 { 5 } else { 15 });
+                    let mut one = worker("w", state, None, 0);
+                    one.started_at = Some(scene.now.plus(Span::from_secs(-age)));
+                    let workers: Vec<Worker> = vec![one];
+                    let counts = FleetReading::of(workers.clone());
+                    let workers = if listed { workers } else { Vec::new() };
+                    scene.fleet = FleetReading { workers, ..counts };
+                    observe(&mut estimate, &scene);
+                }
+                scene.later(5);
+                scene.fleet = FleetReading::default();
+                observe(&mut estimate, &scene);
+            }
+            // Ordered 20 s before, ready in the last 15 s.
+            assert_eq!(estimate.start_ups.len(), FEW, "listed: {listed}");
+            assert_eq!(estimate.start_up(hint), 12.5, "listed: {listed}");
+        }
+    }
+
+    #[test]
+    fn counts_alone_tell_durations_waits_and_arrivals() {
+        let (mut estimate, mut scene) = (Estimate::default(), Scene::new(2));
+        let mut look = |later, waiting, active, finished_total| {
+            scene.later(later);
+            let queue = scene.queue.as_mut().unwrap();
+            (queue.waiting, queue.active, queue.finished_total) = (waiting, active, finished_total);
+            let arrived = observe(&mut estimate, &scene).arrived;
+            let waits = estimate.waits(scene.queue.as_ref().unwrap(), scene.now);
+            (arrived, waits, estimate.durations.quantile(0.5))
+        };
+        assert_eq!(look(0, 2, 2, None), (4, vec![0.0, 0.0], None));
+        // Two slots worked for 10 s and one job is gone: each took 20 s.
+        assert_eq!(look(10, 1, 2, None), (0, vec![10.0], Some(20.0)));
+        assert_eq!(look(10, 3, 2, Some(7)), (2, vec![20.0, 0.0, 0.0], Some(20.0)));
+        // A counter sees also those that came and went; one that was reset says nothing.
+        assert_eq!(look(10, 3, 2, Some(11)).0, 4);
+        assert_eq!(look(10, 3, 2, Some(0)).0, 0);
+    }
+}

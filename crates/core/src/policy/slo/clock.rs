@@ -65,3 +65,30 @@ impl Clock {
         self.present = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_in_each_of_the_last_hours_is_expected_again() {
+        let mut clock = Clock::default();
+        let start = Timestamp::from_millis(1_790_000_000_000);
+        let second = |t: i64| start.plus(Span::from_secs(t));
+        // At minute 10 of each hour 6 are needed, once 4; at minute 40 of the first hour 9.
+        for t in (0..3 * 3600).step_by(5) {
+            let need = match (t / 3600, t % 3600) {
+                (1, 600..620) => 4,
+                (_, 600..620) => 6,
+                (0, 2400..2420) => 9,
+                _ => 1,
+            };
+            clock.observe(need, second(t));
+        }
+        let ahead = Span::from_secs(30);
+        assert_eq!(clock.expected(second(3 * 3600 + 300), ahead), 1);
+        assert_eq!(clock.expected(second(3 * 3600 + 580), ahead), 4);
+        assert_eq!(clock.expected(second(3 * 3600 + 2390), ahead), 1);
+        assert_eq!(Clock::default().expected(start, ahead), 0);
+    }
+}

@@ -110,3 +110,44 @@ impl Jumps {
         self.recent.iter_mut().for_each(|(at, _)| *at = at.plus(delta));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_headroom_as_the_price_pays_for() {
+        let mut jumps = Jumps::default();
+        let mut at = Timestamp::from_millis(1_790_000_000_000);
+        let mut headroom = |price| {
+            // Every 100 s the need rises from 1 to 4 for a moment.
+            let mut found = 0;
+            for look in 0..2000 {
+                let need = if look % 20 == 19 { 4 } else { 1 };
+                found = jumps.observe(need, at, (10.0, 5.0), price);
+                at = at.plus(Span::from_secs(5));
+            }
+            jumps.observe(1, at, (10.0, 5.0), price).max(found)
+        };
+        // One look in ten sees a jump of 3 within 10 s: worth it from a price of 100 s on.
+        assert_eq!(headroom(90.0), 0);
+        assert_eq!(headroom(130.0), 3);
+    }
+
+    #[test]
+    fn looks_in_quick_succession_count_once() {
+        let (mut jumps, start) = (Jumps::default(), Timestamp::from_millis(1_790_000_000_000));
+        for i in 0..100 {
+            jumps.observe(1, start.plus(Span::from_millis(i * 10)), (10.0, 5.0), 100.0);
+        }
+        assert_eq!(jumps.recent.len(), 1);
+        jumps.observe(2, start.plus(Span::from_secs(1)), (10.0, 5.0), 100.0);
+        assert_eq!(jumps.recent.len(), 2);
+    }
+
+    #[test]
+    fn a_class_covers_its_sizes() {
+        assert!((0..10_000).all(|n| size_of(class_of(n)) + 1 >= n));
+        assert_eq!((size_of(class_of(0)), size_of(class_of(8))), (0, 8));
+    }
+}

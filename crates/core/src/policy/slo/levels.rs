@@ -217,3 +217,59 @@ fn hold(own: &[(u8, u16)], own_total: u32, all: &[(u8, u16)], all_total: u32, pr
     }
     at
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000 + seconds * 1000)
+    }
+
+    #[test]
+    fn gaps_belong_to_levels() {
+        let mut levels = Levels::default();
+        // Level 1 is always needed, level 3 at 0 and at 100, level 2 also at 40.
+        for (t, need, starts) in [(0, 3, 0), (10, 1, 0), (40, 2, 1), (50, 1, 0), (100, 3, 2)] {
+            assert_eq!(levels.observe(need, at(t), 20.0), starts, "at {t}");
+        }
+        let totals: Vec<u32> = levels.gaps.iter().map(|gaps| gaps.total).collect();
+        assert_eq!(totals, [0, 2, 1]);
+        assert_eq!(levels.steps, [(at(100), 3)]);
+    }
+
+    #[test]
+    fn a_worker_is_kept_as_long_as_it_pays() {
+        // Gaps, price, expected: hold long enough for the gaps that are shorter than the price.
+        let hold_for = |lengths: &[f64], price| {
+            let mut gaps = Gaps::default();
+            lengths.iter().for_each(|length| gaps.add(*length));
+            hold(&gaps.counts, gaps.total, &[], 0, price)
+        };
+        assert!((20.0..30.0).contains(&hold_for(&[20.0; 10], 60.0)));
+        assert_eq!(hold_for(&[100.0; 10], 60.0), 0.0);
+        let mixed = [[20.0; 9].as_slice(), &[1000.0]].concat();
+        assert!((20.0..30.0).contains(&hold_for(&mixed, 60.0)));
+        assert_eq!(hold_for(&[], 60.0), 60.0, "nothing learnt: until it has cost a start");
+    }
+
+    #[test]
+    fn the_highest_level_that_pays_is_kept() {
+        let mut levels = Levels::default();
+        levels.observe(5, at(0), 15.0);
+        levels.observe(2, at(10), 15.0);
+        levels.observe(0, at(30), 15.0);
+        // Nothing is learnt: each level for 15 s after it was last needed.
+        for (t, kept) in [(14, 5), (15, 2), (24, 2), (25, 0)] {
+            assert_eq!(levels.keep(15.0, 0.0, at(t)), kept, "at {t}");
+        }
+        assert_eq!(levels.keep(1.0, 20.0, at(15)), 5, "the least counts");
+    }
+
+    #[test]
+    fn levels_fall_into_few_classes() {
+        assert_eq!((class_of(1), class_of(16), class_of(17)), (0, 15, 16));
+        assert!((1..10_000).all(|level| class_of(level) <= class_of(level + 1)));
+        assert!(class_of(10_000) < CLASSES);
+    }
+}

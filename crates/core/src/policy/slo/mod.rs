@@ -5,13 +5,13 @@
 //! least 1.15 start-up times and two polls). The queue is played forward on the workers there are:
 //! idle now, busy ones after the rest that jobs of that age usually have, starting ones when starts
 //! usually end. The fewest workers are ordered that start every job in time; none for a job that a
-//! busy worker will take in time. An idle worker goes when keeping it no longer pays ([`levels`]).
+//! busy worker will take in time. An idle worker goes when keeping it no longer pays (`levels`).
 //!
 //! **Level-hazard**, below that: capacity must be there before the job comes. As above, and workers
 //! are kept warm as far as a missed job's price pays for them: those of levels that are needed again
-//! soon ([`levels`]), as many more as the need often rises by while a worker starts ([`jumps`]), and
-//! those that the clock brings ([`clock`]). The price moves until about one job in twenty misses
-//! ([`price`]).
+//! soon (`levels`), as many more as the need often rises by while a worker starts (`jumps`), and
+//! those that the clock brings (`clock`). The price moves until about one job in twenty misses
+//! (`price`).
 //!
 //! No cooldown, no CPU rule, and no scale-in while jobs wait.
 
@@ -22,6 +22,8 @@ mod levels;
 mod need;
 mod price;
 mod reason;
+#[cfg(test)]
+mod tests;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -15,9 +15,13 @@ const MISSES: f64 = 0.04;
 const STEP: f64 = 0.05;
 /// Where the price starts, s: about what a start costs.
 const FIRST: f64 = 100.0;
-/// Missing the target by a factor f is as bad as paying f^2; the last misses avoided cost more than
-/// the average one, about twice where the cost rises evenly.
-const WORTH: f64 = 2.0;
+/// Missing the target by a factor f is as bad as paying f^2. That bounds what avoiding all misses may
+/// cost on average; the last one avoided costs more, four times as much where each halving of the
+/// misses costs the same. Three times stays on the cheap side of that.
+const WORTH: f64 = 3.0;
+/// Misses that the highest price did not avoid are made up for later: at most as many as a thousand
+/// jobs may have.
+const DEBT: f64 = STEP * 50.0;
 /// Starts per job that are believed at first, as if so many jobs had been seen.
 const PRIOR_JOBS: f64 = 5.0;
 /// Counts are halved when so many jobs are counted: the last thousand count.
@@ -31,8 +35,9 @@ const LONGEST_JOB: f64 = 3600.0;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Price {
-    /// Logarithm of the price in seconds.
+    /// Logarithm of the price in seconds, and of the most that it may be.
     log: f64,
+    most: f64,
     /// Jobs that came, and starts that they would have taken without warm workers.
     jobs: f64,
     starts: f64,
@@ -43,14 +48,14 @@ pub struct Price {
 
 impl Default for Price {
     fn default() -> Self {
-        Self { log: FIRST.ln(), jobs: 0.0, starts: 0.0, needed: 0.0, warm: 0.0 }
+        Self { log: FIRST.ln(), most: FIRST.ln(), jobs: 0.0, starts: 0.0, needed: 0.0, warm: 0.0 }
     }
 }
 
 impl Price {
     /// The price, seconds of a worker.
     pub(super) fn of_a_miss(&self) -> f64 {
-        self.log.exp()
+        self.log.min(self.most).exp()
     }
 
     /// What is kept warm, as a share of what is needed; 0 to 99.
@@ -80,11 +85,12 @@ impl Price {
         };
         let late = waits.iter().filter(became_late).count() as f64;
         self.log += STEP * (late - MISSES * arrived);
-        self.log = self.log.clamp(0.0, self.most(facts, estimate).max(1.0).ln());
+        self.most = self.worth(facts, estimate).max(1.0).ln();
+        self.log = self.log.clamp(0.0, self.most + DEBT);
     }
 
     /// The most that avoiding a miss is worth.
-    fn most(&self, facts: &Facts, estimate: &Estimate) -> f64 {
+    fn worth(&self, facts: &Facts, estimate: &Estimate) -> f64 {
         // What a job waits that finds no worker, over what it may wait.
         let missed_by = (1.2 * facts.start_up + facts.poll) / facts.wait;
         let starts_per_job = (self.starts + PRIOR_JOBS) / (self.jobs + PRIOR_JOBS);
@@ -99,5 +105,68 @@ impl Price {
         if self.needed > MOST_WORK || self.warm > 99.0 * MOST_WORK {
             (self.needed, self.warm) = (self.needed / 2.0, self.warm / 2.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::slo::Regime;
+
+    /// A wanted wait of 10 s, start-ups of 30 s.
+    fn facts() -> Facts {
+        let (wait, start_up, poll) = (10.0, 30.0, 5.0);
+        let regime = Regime::LevelHazard;
+        Facts { wait, start_up, poll, slots: 1.0, start_price: start_up, regime }
+    }
+
+    fn follow(price: &mut Price, waits: &[f64], arrived: u64) {
+        let news = News { gap: 5.0, arrived };
+        price.follow(waits, &facts(), &Estimate::default(), news, 0);
+    }
+
+    #[test]
+    fn a_job_is_late_once() {
+        let (mut once, mut never) = (Price::default(), Price::default());
+        for waited in [0.0, 5.0, 10.0, 15.0, 20.0] {
+            follow(&mut once, &[waited], 0);
+        }
+        assert!((once.log - never.log - STEP).abs() < 1e-9, "{once:?}");
+        follow(&mut never, &[7.0], 0);
+        assert_eq!(never.log, FIRST.ln());
+    }
+
+    #[test]
+    fn the_price_settles_where_one_job_in_twenty_five_is_late() {
+        let mut price = Price::default();
+        for i in 0..1000 {
+            let late: &[f64] = if i % 25 == 0 { &[8.0] } else { &[] };
+            follow(&mut price, late, 1);
+        }
+        assert!((price.log - FIRST.ln()).abs() < 2.0 * STEP, "{price:?}");
+    }
+
+    #[test]
+    fn it_has_an_end_and_debts_are_remembered_only_so_far() {
+        let mut price = Price::default();
+        for _ in 0..1000 {
+            follow(&mut price, &[8.0; 10], 10);
+        }
+        // Unknown jobs take 30 s, and each a start.
+        let most = WORTH * ((41.0_f64 / 10.0).powi(2) - 1.0);
+        assert!(price.of_a_miss() > most * 30.0 && price.of_a_miss() < most * 60.0, "{price:?}");
+        assert!(price.log <= price.most + DEBT);
+        for _ in 0..10_000 {
+            follow(&mut price, &[], 10);
+        }
+        assert_eq!(price.of_a_miss(), 1.0);
+    }
+
+    #[test]
+    fn the_overhead_is_told_as_a_share() {
+        let mut price = Price::default();
+        assert_eq!(price.overhead(), 0.0);
+        price.spend(7, 5, 10.0);
+        assert_eq!(price.overhead(), 0.4);
     }
 }
