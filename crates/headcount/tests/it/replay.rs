@@ -265,3 +265,27 @@ fn decisions_come_while_the_input_goes_on() {
     drop(input);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn every_policy_replays_the_same_in_two_parts() {
+    let busy = |t: u64| if t < 600 { t / 60 } else { 0 };
+    let line = |i: u64| {
+        let t = 1_790_000_000 + 30 * i;
+        let (waiting, active) = (busy(30 * i) / 2, busy(30 * i));
+        format!("{}\n", seen(t, waiting, active, 20.0, 4))
+    };
+    let lines: Vec<String> = (0..60).map(line).collect();
+    for policy in ["cpu_aware: {}", "occupancy: {}", "ratio: {}", "slo: { max_wait: 10s }"] {
+        let rules = format!("workers: {{ min: 1, max: 8 }}\npolicy: {{ {policy} }}\n");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let whole = replay(folder.path(), &rules, &[], &lines.concat());
+        assert_eq!((whole.code, whole.err.as_str()), (0, ""), "{policy}");
+        let state = ["--state", "state.json"];
+        let mut parts = replay(folder.path(), &rules, &state, &lines[..25].concat()).out;
+        parts += &replay(folder.path(), &rules, &state, &lines[25..].concat()).out;
+        assert_eq!(parsed(&parts), parsed(&whole.out), "{policy}");
+        let decided = parsed(&whole.out);
+        let changes = decided.iter().filter(|d| d["wanted"] != d["current"]).count();
+        assert!(changes > 0, "{policy} never changes anything");
+    }
+}
