@@ -8,17 +8,14 @@ mkdir -p "$services"
 
 installed() { command -v "$1" >/dev/null; }
 
+# What Docker needs, its own start script installs.
 install_packages() {
   local missing=()
   installed redis-server || missing+=(redis-server)
   installed openssl || missing+=(openssl)
-  installed dockerd || missing+=(docker.io runc containerd)
-  [ -x /bin/busybox ] || missing+=(busybox-static)
-  installed docker-compose || missing+=(docker-compose)
   installed node || missing+=(nodejs)
   installed npm || missing+=(npm)
   installed cc || missing+=(gcc libc6-dev)
-  python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
   [ ${#missing[@]} -eq 0 ] && return
   echo "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive

@@ -255,13 +255,28 @@ impl Signals {
         })
     }
 
-    /// Returns when the daemon is to end.
+    /// The next thing a signal asks for.
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+
+    /// Returns when the daemon is to end. A reload that is asked for meanwhile is not forgotten.
     async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
     }
+}
+
+/// What a signal asks for.
+enum Asked {
+    End,
+    Reload,
 }
 
 impl Daemon {
@@ -272,13 +287,10 @@ impl Daemon {
         let mut stamp = stamp_of(watched);
         loop {
             let changed = tokio::select! {
-                () = async {
-                    tokio::select! {
-                        _ = signals.terminate.recv() => {}
-                        _ = signals.interrupt.recv() => {}
-                    }
-                } => return,
-                _ = signals.hang_up.recv() => true,
+                asked = signals.next() => match asked {
+                    Asked::End => return,
+                    Asked::Reload => true,
+                },
                 _ = flush.tick() => {
                     self.shared.store.flush();
                     false
