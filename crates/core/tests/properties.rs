@@ -215,10 +215,13 @@ fn policy() -> impl Strategy<Value = Policy> {
         });
     let seconds = |most: i64| (0..most).prop_map(Span::from_secs);
     let max_wait = proptest::option::of((1..400_i64).prop_map(Span::from_secs));
-    let slo = (max_wait, seconds(100), seconds(100)).prop_map(|(max_wait, price, billing)| {
+    let waiting = prop_oneof![Just(0.0), 0.01..3.0];
+    let costs = (seconds(100), seconds(100), waiting);
+    let slo = (max_wait, costs).prop_map(|(max_wait, (price, billing, waiting))| {
         Policy::Slo(Slo {
             max_wait,
             price_per_start: price,
+            price_of_waiting: waiting,
             minimum_billing: billing,
             ..Slo::default()
         })

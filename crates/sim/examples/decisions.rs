@@ -14,8 +14,8 @@ use headcount_sim::autoscaler::Core;
 use headcount_sim::baselines::{Family, families};
 use headcount_sim::benchmark::{
     CELLS, Case, Cell, Contender, Peer, Results, Row, Tuned, best_of_each_cell, clairvoyant_hours,
-    evaluate, fill_clairvoyant, made_up, matched, open, page, peers_table, rows_table, summaries,
-    summary_table, tune,
+    evaluate, fill_clairvoyant, made_up, matched, open, page, peers_table, priced, priced_table,
+    rows_table, summaries, summary_table, tune,
 };
 use serde_json::{Value, json};
 
@@ -82,8 +82,17 @@ fn main() -> Result<()> {
         ours.push((contender, summaries(&rows)));
     }
     let peers = run_peers(&options, &cells, &cases);
+    let told = |price| {
+        let policy = format!("slo: {{ price_of_waiting: {price} }}");
+        contender(&policy).expect("the policy is well-formed")
+    };
+    let priced = match peers.is_empty() {
+        true => Vec::new(),
+        false => priced(told, &cells, &cases, options.seed, options.threads)?,
+    };
     if !peers.is_empty() {
         println!("{}", peers_table(&cells, &peers));
+        println!("{}", priced_table(&priced, &peers));
     }
     if let (Some(path), Some((contender, summaries))) = (&options.markdown, ours.first()) {
         let match_one = |(_, tuned): &(&Peer, &Tuned)| {
@@ -99,6 +108,7 @@ fn main() -> Result<()> {
             policy: &contender.name,
             peers: &peers,
             matched: &matched,
+            priced: &priced,
         };
         std::fs::write(path, page(&results)).with_context(|| path.display().to_string())?;
     }
@@ -193,7 +203,9 @@ fn written(text: &str, cell: &Cell) -> Result<Rules> {
     if value.get("policy").is_none() {
         value = json!({ "policy": value });
     }
-    if let Some(slo) = value.pointer_mut("/policy/slo").and_then(Value::as_object_mut) {
+    if let Some(slo) = value.pointer_mut("/policy/slo").and_then(Value::as_object_mut)
+        && !slo.contains_key("price_of_waiting")
+    {
         slo.entry("max_wait").or_insert_with(|| format!("{}s", cell.wait).into());
     }
     serde_json::from_value(value).with_context(|| format!("policy `{text}`"))

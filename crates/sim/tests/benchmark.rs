@@ -7,7 +7,7 @@ use headcount_sim::baselines::exact::{ExactDemand, Parameters};
 use headcount_sim::baselines::fixed::Fixed;
 use headcount_sim::benchmark::{
     CELLS, Case, Cell, Contender, Results, evaluate, fill_clairvoyant, made_up, matched, open,
-    page, summaries, tune,
+    page, priced, summaries, tune,
 };
 use headcount_sim::generate::{Arrivals, Recipe, Service};
 use headcount_sim::{Job, Moment, Trace};
@@ -88,6 +88,7 @@ fn the_page_says_who_is_ahead() {
     let ours = summaries(&evaluate(&exact(), cells, &cases, 1, 1).expect("it ends"));
     let peer = tune(&Family { name: "many", grid: vec![fixed(4), fixed(3)] }, cells, &cases, 1, 1);
     let matched = matched(&exact(), &peer.tuned[0].rows, &cases, 1, 1).expect("there are rows");
+    let priced = priced(|_| exact(), cells, &cases, 1, 1).expect("it ends");
     let text = page(&Results {
         commit: "abc",
         traces: "a trace",
@@ -96,12 +97,21 @@ fn the_page_says_who_is_ahead() {
         policy: "exact",
         peers: &[peer],
         matched: &[matched],
+        priced: &priced,
     });
     for part in ["commit `abc` on a trace", "## Headcount (`exact`)", "| many |", "in 1 of 1 cells"]
     {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(text.lines().filter(|line| line.starts_with("| **Headcount**")).count() == 1, "{text}");
+    // The cheapest of the others is named beside ours, for each price of waiting.
+    let of_price = |c: &str| {
+        let start = format!("| 15 s | {c} |");
+        let line = text.lines().find(|line| line.starts_with(&start)).expect("there is one");
+        line.split(" | ").nth(4).expect("the last column").to_string()
+    };
+    assert_eq!(["0.05", "0.2"].map(of_price), ["many, 3 |", "many, 3 |"], "{text}");
+    assert_eq!(priced[0].j, ours[0].j);
 }
 
 #[test]

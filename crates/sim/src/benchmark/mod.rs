@@ -9,6 +9,7 @@
 
 mod matched;
 mod peers;
+mod priced;
 mod report;
 mod table;
 
@@ -31,6 +32,7 @@ use crate::world::{MostWorkers, OfTrace, WorldRules};
 
 pub use matched::{Matched, matched};
 pub use peers::{Peer, Tuned, best_of_each_cell, peers_table, tune};
+pub use priced::{BestJ, PRICES, Priced, priced, priced_table};
 pub use report::{Results, page};
 pub use table::{Summary, geometric_mean, rows_table, summaries, summary_table};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Case, Cell, Contender, Row, Summary, evaluate, geometric_mean, summaries};
+use super::{BestJ, Case, Cell, Contender, Row, Summary, evaluate, geometric_mean, summaries};
 use crate::baselines::Family;
 
 /// What a family of baselines did.
@@ -27,8 +27,8 @@ pub struct Tuned {
     pub summary: Summary,
     /// The same trace by trace.
     pub rows: Vec<Row>,
-    /// The lowest J(c) of any setting, for c = 0.05, 0.2 and 1.
-    pub best_j: [f64; 3],
+    /// The settings with the lowest J(c).
+    pub best_j: BestJ,
 }
 
 /// Tries all settings of a family in each cell. A setting that leaves jobs waiting for ever on some
@@ -38,7 +38,7 @@ pub fn tune(family: &Family, cells: &[Cell], cases: &[Case], seed: u64, threads:
     let mut tuned = Vec::new();
     for cell in cells {
         let mut best: Option<Tuned> = None;
-        let mut best_j = [f64::INFINITY; 3];
+        let mut best_j = BestJ::default();
         for (number, setting) in family.grid.iter().enumerate() {
             let Some((summary, rows)) = try_out(setting, *cell, cases, seed, threads) else {
                 continue;
@@ -46,9 +46,14 @@ pub fn tune(family: &Family, cells: &[Cell], cases: &[Case], seed: u64, threads:
             if number == 0 {
                 published.push(summary.clone());
             }
-            best_j.iter_mut().zip(summary.j).for_each(|(best, j)| *best = best.min(j));
+            for (best, j) in best_j.iter_mut().zip(summary.j) {
+                if best.as_ref().is_none_or(|(lowest, _)| j < *lowest) {
+                    *best = Some((j, setting.name.clone()));
+                }
+            }
             if best.as_ref().is_none_or(|best| summary.acr < best.summary.acr) {
-                best = Some(Tuned { setting: setting.name.clone(), summary, rows, best_j });
+                let (setting, best_j) = (setting.name.clone(), BestJ::default());
+                best = Some(Tuned { setting, summary, rows, best_j });
             }
         }
         tuned.extend(best.map(|best| Tuned { best_j, ..best }));

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Cell, Matched, Peer, Summary, Tuned, best_of_each_cell, geometric_mean, peers_table,
-    summary_table,
+    Cell, Matched, Peer, Priced, Summary, Tuned, best_of_each_cell, geometric_mean, peers_table,
+    priced_table, summary_table,
 };
 
 /// Everything that was measured.
@@ -23,6 +23,8 @@ pub struct Results<'a> {
     pub peers: &'a [Peer],
     /// Ours against the best tuned peer of each cell.
     pub matched: &'a [Matched],
+    /// Ours, told the price of waiting.
+    pub priced: &'a [Priced],
 }
 
 const INTRODUCTION: &str = "\
@@ -62,7 +64,7 @@ const CAVEATS: &str = "\
 
 /// The whole page.
 pub fn page(results: &Results<'_>) -> String {
-    let Results { commit, traces, cells, ours, policy, peers, matched } = results;
+    let Results { commit, traces, cells, ours, policy, peers, matched, priced } = results;
     let mut text = String::from("# The decision benchmark\n\n");
     text.push_str(INTRODUCTION);
     let _ = writeln!(
@@ -87,7 +89,11 @@ pub fn page(results: &Results<'_>) -> String {
     }
     text.push_str(&table);
     text.push_str(&standing(cells, ours, peers));
-    text.push_str(&j_table(ours, peers));
+    text.push_str(
+        "\n## If waiting has a price\n\nJ(c) of Headcount, told `price_of_waiting: c` and no \
+         `max_wait`, and of the others in the setting of all that suits c best:\n\n",
+    );
+    text.push_str(&priced_table(priced, peers));
     text.push_str(&matched_table(peers, cells, matched));
     text.push('\n');
     text.push_str(CAVEATS);
@@ -101,29 +107,6 @@ fn standing(cells: &[Cell], ours: &[Summary], peers: &[Peer]) -> String {
     let cells = best.len();
     let ahead = ours.iter().zip(best).filter(ahead).count();
     format!("\nHeadcount is ahead of the best tuned setting in {ahead} of {cells} cells.\n")
-}
-
-/// J(c) for each start-up time: the lowest of ours over the wanted waits, against the lowest of any
-/// peer and setting.
-fn j_table(ours: &[Summary], peers: &[Peer]) -> String {
-    let mut text = String::from(
-        "\n## If waiting has a price\n\nJ(c) of Headcount, told the wait of the cells that suits c \
-         best, and of the others in the setting of all that suits c best:\n\n\
-         | start-up | c = 0.05 | c = 0.2 | c = 1 |\n|--:|--:|--:|--:|\n",
-    );
-    for cells in ours.chunk_by(|a, b| a.cell.start_up == b.cell.start_up) {
-        let start_up = cells[0].cell.start_up;
-        let _ = write!(text, "| {start_up} s |");
-        for number in 0..3 {
-            let own = cells.iter().map(|s| s.j[number]).fold(f64::INFINITY, f64::min);
-            let all = peers.iter().flat_map(|peer| &peer.tuned);
-            let there = all.filter(|tuned| tuned.summary.cell.start_up == start_up);
-            let best = there.map(|tuned| tuned.best_j[number]).fold(f64::INFINITY, f64::min);
-            let _ = write!(text, " {own:.3}, {best:.3} |");
-        }
-        text.push('\n');
-    }
-    text
 }
 
 fn matched_table(peers: &[Peer], cells: &[Cell], matched: &[Matched]) -> String {

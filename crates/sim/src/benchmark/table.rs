@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Cell, Row};
+use super::{Cell, PRICES, Row};
 
 /// A contender in one cell, over all traces.
 #[derive(Clone, Debug, Serialize)]
@@ -71,7 +71,7 @@ fn summary(rows: &[Row]) -> Summary {
         reversals_per_hour: an_hour(|row| row.score.reversals),
         wasted_starts: rows.iter().map(|row| row.score.wasted_starts).sum(),
         busy_kills: rows.iter().map(|row| row.score.busy_kills).sum(),
-        j: [0.05, 0.2, 1.0].map(|c| geometric_mean(rows.iter().map(|row| row.j(c)))),
+        j: PRICES.map(|c| geometric_mean(rows.iter().map(|row| row.j(c)))),
     }
 }
 

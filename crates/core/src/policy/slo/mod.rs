@@ -24,6 +24,7 @@ mod price;
 mod reason;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,8 @@ const SHORTEST_START: f64 = 1.0;
 /// A start takes longer than the 70th percentile in three of ten cases, but rarely by more than this:
 /// with it, and a poll until a job is seen and one until its worker is, an order is still in time.
 const LATE_STARTS: f64 = 1.15;
+/// A second of waiting costs at most so many seconds of a worker.
+const MOST_PRICE: f64 = 100.0;
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +64,10 @@ pub struct Slo {
     /// What a start costs besides its time, as so much time of a worker: CPU burnt, an image pulled,
     /// the unrest. More means fewer and larger steps and idle workers that stay longer.
     pub price_per_start: Span,
+    /// What a second of a job's waiting costs, in seconds of a worker: 0.05 for work that nobody
+    /// waits for, 1 where a person's time is as dear as a worker's. With it more is ordered than
+    /// `max_wait` asks for, as far as that pays; without `max_wait` the price alone decides.
+    pub price_of_waiting: f64,
     /// The least time that the platform bills for a worker.
     pub minimum_billing: Span,
 }
@@ -92,6 +99,8 @@ struct Facts {
     slots: f64,
     /// What a start costs, in seconds of a worker.
     start_price: f64,
+    /// What a second of a job's waiting costs, in seconds of a worker.
+    waiting_price: f64,
     regime: Regime,
 }
 
@@ -101,6 +110,7 @@ impl Default for Slo {
             max_wait: None,
             poll: Span::from_secs(5),
             price_per_start: Span::ZERO,
+            price_of_waiting: 0.0,
             minimum_billing: Span::ZERO,
         }
     }
@@ -114,6 +124,9 @@ impl Slo {
         }
         if self.max_wait.is_some_and(|wait| wait <= Span::ZERO) {
             say("max_wait", "must be above 0".into());
+        }
+        if !(0.0..=MOST_PRICE).contains(&self.price_of_waiting) {
+            say("price_of_waiting", format!("{} must be 0 to {MOST_PRICE}", self.price_of_waiting));
         }
         let costs =
             [("price_per_start", self.price_per_start), ("minimum_billing", self.minimum_billing)];
@@ -146,10 +159,13 @@ impl Slo {
         };
         let ordered = if self.rests(&need, &facts) { n } else { n.saturating_add(need.order) };
         let (wanted, what) = if ordered.max(warm) > n {
-            let (late, wait_s) = (need.late, facts.wait);
-            let what = match ordered >= warm {
-                true => What::Order { more: need.order, late, wait_s },
-                false => What::warm(warm, &facts, &state.price),
+            let (more, late, wait_s) = (need.order, need.late, facts.wait);
+            let what = match (ordered >= warm, need.worthwhile) {
+                (true, false) => What::Order { more, late, wait_s },
+                (true, true) => {
+                    What::Worthwhile { more, waiting: queue.waiting, price: facts.waiting_price }
+                }
+                (false, _) => What::warm(warm, &facts, &state.price),
             };
             (ordered.max(warm), what)
         } else if jobs_wait {
@@ -163,16 +179,23 @@ impl Slo {
     fn facts(&self, state: &SloState, look: &Look<'_>) -> Facts {
         let start_up = state.estimate.start_up(look.rules.start_up()).max(SHORTEST_START);
         let poll = seconds(self.poll);
-        let wait = self.max_wait.map_or(2.0 * (start_up + poll), seconds);
         // What is billed anyhow is no saving: a start costs at least the part that no job uses.
         let billed = seconds(self.minimum_billing) - state.estimate.duration(f64::INFINITY);
         let start_price = start_up.max(billed) + seconds(self.price_per_start);
-        let regime = match wait >= LATE_STARTS * start_up + 2.0 * poll {
+        let waiting_price = self.price_of_waiting;
+        let in_time = LATE_STARTS * start_up + 2.0 * poll;
+        let wait = match self.max_wait {
+            Some(wait) => seconds(wait),
+            // A single job had better wait for a busy worker than for a new one of that price.
+            None if waiting_price > 0.0 => (start_up + start_price / waiting_price).max(in_time),
+            None => 2.0 * (start_up + poll),
+        };
+        let regime = match wait >= in_time {
             true => Regime::DeadlineDrain,
             false => Regime::LevelHazard,
         };
         let slots = f64::from(look.rules.workers.slots.max(1));
-        Facts { wait, start_up, poll, slots, start_price, regime }
+        Facts { wait, start_up, poll, slots, start_price, waiting_price, regime }
     }
 
     /// Whether orders rest, to be made together with later ones. Only if starts have a price, and
@@ -227,11 +250,13 @@ impl Slo {
     ) -> (u32, What) {
         let n = look.current;
         let price = match facts.regime {
-            Regime::DeadlineDrain => facts.start_price,
+            // Where a gap ends with a start, the job that ends it waits for that, and the next one too.
+            Regime::DeadlineDrain => facts.start_price + 2.0 * facts.waiting_price * facts.start_up,
             Regime::LevelHazard => facts.start_price + state.price.of_a_miss(),
         };
         // Half a start-up time at least: what is needed within it would have been started in vain.
-        let least = facts.start_up / 2.0;
+        // Where waiting has a price, that has been weighed.
+        let least = if facts.waiting_price > 0.0 { 0.0 } else { facts.start_up / 2.0 };
         let mut keep_at = |at| state.levels.keep(price, least, at).max(need).max(warm);
         let keep = keep_at(look.now);
         if keep >= n {

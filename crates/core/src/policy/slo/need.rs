@@ -3,6 +3,7 @@
 use super::Facts;
 use super::Regime;
 use super::deadline::{Backlog, Free};
+use super::waiting::Waiting;
 use crate::estimate::Estimate;
 use crate::guard::Look;
 use crate::reading::QueueReading;
@@ -30,6 +31,8 @@ pub(super) struct Need {
     pub(super) workers: u32,
     /// Workers to order.
     pub(super) order: u32,
+    /// Whether more of them are ordered than the wanted wait asks for, since waiting has a price.
+    pub(super) worthwhile: bool,
     /// Jobs that would start too late without.
     pub(super) late: u64,
     /// Until the first of them is too late, s.
@@ -66,10 +69,12 @@ impl<'a> Place<'a> {
             let backlog = self.backlog(&self.waits, self.waiting);
             let mut free = self.busy_slots(estimate);
             free.push(Free { after: 0.0, slots: self.idle });
-            slots += backlog.short(&free, 0.0, facts.wait, 0.0).slots;
+            let at_once = backlog.short(&free, 0.0, facts.wait, 0.0).slots;
+            slots += self.worthwhile(&free, 0.0, at_once, facts);
             free.extend(self.starting.iter().map(|s| Free { after: *s, slots: facts.slots }));
             let short = backlog.short(&free, facts.start_up, facts.wait, self.too_late(facts));
-            need.order = workers(short.slots, facts);
+            let order = self.worthwhile(&free, facts.start_up, short.slots, facts);
+            (need.order, need.worthwhile) = (workers(order, facts), order > short.slots);
             (need.late, need.first_due) = (short.late, short.first_due);
         }
         if facts.regime == Regime::DeadlineDrain {
@@ -77,6 +82,16 @@ impl<'a> Place<'a> {
         }
         need.workers = workers(slots, facts);
         need
+    }
+
+    /// As many slots, `least` or more, as the waiting that they save is worth.
+    fn worthwhile(&self, free: &[Free], ready: f64, least: f64, facts: &Facts) -> f64 {
+        let price = facts.waiting_price;
+        if price <= 0.0 {
+            return least;
+        }
+        let waiting = Waiting { jobs: self.waiting, duration: self.duration, price };
+        waiting.cheapest(free, ready, facts.start_price / facts.slots, least)
     }
 
     /// How much later than a new worker could a job may start that is too late anyhow. With n such
@@ -95,20 +110,25 @@ impl<'a> Place<'a> {
     /// came within the wanted wait count as waiting; but no fewer than were busy on average.
     fn patient(&self, estimate: &Estimate, facts: &Facts, load: f64) -> f64 {
         let ages = || self.queue.ages.iter().map(|age| seconds(*age));
-        let mut recent: Vec<f64> = ages().filter(|age| *age < facts.wait).collect();
+        // Nobody waits for longer than a start is worth.
+        let wait = match facts.waiting_price > 0.0 {
+            true => facts.wait.min(facts.start_price / facts.waiting_price),
+            false => facts.wait,
+        };
+        let mut recent: Vec<f64> = ages().filter(|age| *age < wait).collect();
         if recent.is_empty() {
             return f64::INFINITY;
         }
-        let old = ages().filter(|age| *age >= facts.wait);
+        let old = ages().filter(|age| *age >= wait);
         let free: Vec<Free> =
             old.map(|age| Free { after: estimate.rest(age), slots: 1.0 }).collect();
         recent.sort_unstable_by(|a, b| b.total_cmp(a));
         let running = recent.len() as u64;
         recent.extend(&self.waits);
-        let duration = estimate.duration(facts.wait);
+        let duration = estimate.duration(wait);
         let backlog =
             Backlog { waits: &recent, waiting: running.saturating_add(self.waiting), duration };
-        let short = backlog.short(&free, 0.0, facts.wait, 0.0);
+        let short = backlog.short(&free, 0.0, wait, 0.0);
         (free.len() as f64 + short.slots).max(load.ceil())
     }
 

@@ -117,7 +117,15 @@ mod tests {
     fn facts() -> Facts {
         let (wait, start_up, poll) = (10.0, 30.0, 5.0);
         let regime = Regime::LevelHazard;
-        Facts { wait, start_up, poll, slots: 1.0, start_price: start_up, regime }
+        Facts {
+            wait,
+            start_up,
+            poll,
+            slots: 1.0,
+            start_price: start_up,
+            waiting_price: 0.0,
+            regime,
+        }
     }
 
     fn follow(price: &mut Price, waits: &[f64], arrived: u64) {

@@ -36,6 +36,8 @@ pub enum Regime {
 pub enum What {
     /// Jobs would start too late.
     Order { more: u32, late: u64, wait_s: f64 },
+    /// Jobs would start in time, but what they wait costs more than starts do.
+    Worthwhile { more: u32, waiting: u64, price: f64 },
     /// Capacity for jobs that have not come yet.
     Warm { warm: u32, wait_s: f64, start_up_s: f64, cost_percent: f64 },
     /// There may be no more workers.
@@ -82,6 +84,10 @@ impl fmt::Display for What {
             Self::Order { more, late, wait_s } => {
                 write!(f, "{late} waiting would start after more than {wait_s:.0} s: {more} more")
             }
+            Self::Worthwhile { more, waiting, price } => write!(
+                f,
+                "{waiting} waiting, each second of it worth {price} s of a worker: {more} more"
+            ),
             Self::Warm { warm, wait_s, start_up_s, cost_percent } => write!(
                 f,
                 "{wait_s:.0} s are too short for a start of {start_up_s:.0} s: \

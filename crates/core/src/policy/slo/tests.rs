@@ -107,6 +107,27 @@ fn a_price_of_starts_makes_steps_wait_for_each_other() {
 }
 
 #[test]
+fn a_price_of_waiting_orders_more_than_the_wanted_wait_asks_for() {
+    let wanted = |max_wait: Option<i64>, price: f64, waiting: usize| {
+        let mut scene = scene(1, 0, 1, 60);
+        let Policy::Slo(policy) = &mut scene.rules.policy else { unreachable!() };
+        policy.max_wait = max_wait.map(Span::from_secs);
+        policy.price_of_waiting = price;
+        let queue = scene.queue.as_mut().unwrap();
+        queue.waiting = waiting as u64;
+        (queue.waits, queue.ages) = (spans(&vec![0; waiting]), spans(&[2]));
+        scene.rules.policy.wish(&mut learnt(), &scene.look()).wanted
+    };
+    // The busy one is free in 8 s, before a new one could be there.
+    assert_eq!((wanted(Some(60), 0.0, 1), wanted(Some(60), 1.0, 1)), (1, 1));
+    assert_eq!((wanted(Some(60), 0.0, 5), wanted(Some(60), 1.0, 5)), (1, 5));
+    // Without a wanted wait the price alone decides: the less it is, the fewer start.
+    assert_eq!([1.0, 0.05, 0.01].map(|price| wanted(None, price, 5)), [5, 2, 1]);
+    // With one it is kept however cheap waiting is.
+    assert_eq!((wanted(Some(60), 0.001, 40), wanted(None, 0.001, 40)), (8, 2));
+}
+
+#[test]
 fn each_reason_is_a_sentence_with_its_numbers() {
     let say = |mut scene: Scene, state: &mut PolicyState, waits: &[i64]| {
         let queue = scene.queue.as_mut().unwrap();
@@ -115,6 +136,9 @@ fn each_reason_is_a_sentence_with_its_numbers() {
         let wish = scene.rules.policy.wish(state, &scene.look());
         format!("{} {}", wish.wanted, wish.why)
     };
+    let mut priced = scene(1, 0, 1, 60);
+    let Policy::Slo(policy) = &mut priced.rules.policy else { unreachable!() };
+    policy.price_of_waiting = 1.0;
     let mut warm = learnt();
     warm.slo.price.spend(14, 10, 60.0);
     warm.slo.levels.observe(3, Scene::new(0).now.plus(Span::from_secs(-5)), 15.0);
@@ -131,6 +155,12 @@ fn each_reason_is_a_sentence_with_its_numbers() {
             learnt(),
             &[0],
             "2 deadline-drain: 1 waiting will start within 60 s, or as soon as can be",
+        ),
+        (
+            priced,
+            learnt(),
+            &[0; 5],
+            "6 deadline-drain: 5 waiting, each second of it worth 1 s of a worker: 5 more",
         ),
         (scene(10, 0, 10, 60), learnt(), &[0; 20], "10 deadline-drain: max 10 is 4 short for 60 s"),
         (scene(2, 0, 2, 60), learnt(), &[], "2 deadline-drain: 2 needed, as many as there are"),
