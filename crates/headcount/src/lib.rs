@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod demo;
 pub mod finding;
 pub mod group;
+pub mod history;
 pub mod hosts;
 pub mod lease;
 pub mod limits;

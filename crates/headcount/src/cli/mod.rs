@@ -5,6 +5,7 @@ pub mod completions;
 pub mod demo;
 pub mod events;
 pub mod explain;
+pub mod jobs;
 pub mod kept;
 pub mod once;
 pub mod out;
@@ -130,9 +131,13 @@ impl std::str::FromStr for For {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<Span>() {
+        // Days and weeks have 24 and 168 hours here, whatever the clock of the place does.
+        let calendar = text.parse::<jiff::Span>();
+        let span =
+            calendar.and_then(|span| span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()));
+        match span {
             Ok(span) if span > Span::ZERO => Ok(Self(span)),
-            _ => Err("write a duration such as 90s, 15m or `1h 30m`".into()),
+            _ => Err("write a duration such as 90s, 15m, `1h 30m` or 7d".into()),
         }
     }
 }

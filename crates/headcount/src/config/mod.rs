@@ -195,14 +195,20 @@ pub fn load_rules(path: &Path) -> Result<Rules, ConfigErrors> {
     parse_rules(&text_of(path)?, &path.display().to_string(), &|name| std::env::var(name))
 }
 
-/// Reads and checks a file that says what a simulated world is like.
+/// Reads and checks a file that says what a simulated world is like. Of start-up and slots it need
+/// not speak: then they are as in `usual`.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn load_world(path: &Path) -> Result<WorldRules, ConfigErrors> {
+pub fn load_world(path: &Path, usual: &WorldRules) -> Result<WorldRules, ConfigErrors> {
     let (text, name) = (text_of(path)?, path.display().to_string());
     let doc = Document::parse(&text, &name).map_err(|e| ConfigErrors::new(vec![*e]))?;
-    read_part(&doc, &|name| std::env::var(name), WorldRules::problems)
+    let mut world = read_part(&doc, &|name| std::env::var(name), WorldRules::problems)?;
+    if doc.root.child("start_up").is_none() {
+        world.start_up = usual.start_up;
+    }
+    world.slots = world.slots.or(usual.slots);
+    Ok(world)
 }
 
 /// The JSON Schema of the configuration file.

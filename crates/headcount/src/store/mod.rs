@@ -2,6 +2,7 @@
 //! samples of what was seen, and what people asked for. If the file cannot be written, Headcount
 //! goes on, says so, and writes what it kept once it can.
 
+mod past;
 mod rows;
 mod schema;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::limits::{BUFFERED_EVENTS, BUFFERED_SAMPLES};
+pub use past::{Counts, Look};
 use rows::{Sample, event_of, json, outcome_name, read_controls, write_all};
 
 /// The store of one Headcount.

@@ -1,0 +1,264 @@
+//! Jobs from counts. How many jobs have come, started and finished by a time are three curves, known
+//! at each look. Taken in the order of arrival, job n came, started and finished where they pass n;
+//! so the work of all jobs together is the area under the running ones, as it was seen.
+
+use headcount_core::{Span, Timestamp, time};
+use headcount_sim::trace::MOST_JOBS;
+use headcount_sim::{Job, Moment, Trace};
+
+use super::{History, Knowledge};
+use crate::store::{Counts, Look};
+
+/// Between two samples at most this passes while a daemon looks every few seconds, ms.
+const LEAST_GAP: i64 = 30_000;
+/// Where looks are rarer, a gap is so many times their usual distance.
+const GAP: i64 = 4;
+/// Samples this far apart or more, ms, have looks between them that showed nothing new.
+const QUIET: i64 = 9_500;
+/// So many neighbouring jobs that are shorter than looks can tell share their work equally.
+const SHARED: usize = 32;
+/// The shortest job, s: what is not seen to run takes some time all the same.
+const LEAST: f64 = 0.001;
+
+/// A look at which the queue answered; time in ms.
+type Seen = (i64, Counts);
+
+/// A time of which everything is known: looks without a gap between them.
+struct Stretch<'a> {
+    looks: &'a [Seen],
+    /// How far two looks are apart that have none between them, at the most, ms.
+    step: i64,
+}
+
+/// How many jobs have passed at each look; never falls.
+struct Curve(Vec<u64>);
+
+/// A job as inferred; seconds since the start of its stretch.
+struct Inferred {
+    at: f64,
+    service: f64,
+}
+
+/// The history that these looks show.
+pub(super) fn reconstruct(looks: &[Look]) -> History {
+    let step = usual_step(looks);
+    let gap = typical(distances(looks)).map_or(LEAST_GAP, |usual| LEAST_GAP.max(GAP * usual));
+    let seen: Vec<Vec<Seen>> = stretches(looks, gap);
+    let mut known = Knowledge { counted: true, ..Knowledge::default() };
+    let (mut trace, mut offset, mut doubt) = (Trace::default(), 0.0, 0.0);
+    let mut last: Option<i64> = None;
+    for looks in &seen {
+        let (first, end) = (looks[0].0, looks[looks.len() - 1].0);
+        if let Some(last) = last {
+            known.gaps += 1;
+            known.longest_gap = known.longest_gap.max(Span::from_millis(first - last));
+        }
+        last = Some(end);
+        known.looks += looks.len();
+        known.covered += Span::from_millis(end - first);
+        known.counted &= looks[0].1.finished.is_some();
+        let stretch = Stretch { looks, step };
+        let (jobs, unsure) = stretch.jobs();
+        doubt += unsure;
+        let room = MOST_JOBS - trace.jobs.len();
+        trace.jobs.extend(jobs.iter().filter_map(|job| job.in_trace(offset)).take(room));
+        offset += seconds(end - first);
+    }
+    known.jobs = trace.jobs.len();
+    let mean = doubt / known.jobs.max(1) as f64;
+    known.error = time::span_of_seconds(mean).unwrap_or_default();
+    let ends = seen.first().zip(seen.last());
+    known.from = ends.map(|(first, _)| Timestamp::from_millis(first[0].0));
+    known.to = ends.map(|(_, l)| Timestamp::from_millis(l[l.len() - 1].0));
+    trace.jobs.sort_by_key(|job| job.at);
+    History { trace, known }
+}
+
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+/// Times between neighbouring samples, ms.
+fn distances(looks: &[Look]) -> impl Iterator<Item = i64> {
+    looks.windows(2).map(|pair| (pair[1].t.since(pair[0].t)).as_millis() as i64)
+}
+
+fn typical(values: impl Iterator<Item = i64>) -> Option<i64> {
+    let mut values: Vec<i64> = values.collect();
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
+}
+
+/// How far looks are apart: as far as samples that are close enough to have none between them.
+fn usual_step(looks: &[Look]) -> i64 {
+    typical(distances(looks).filter(|ms| *ms < QUIET)).unwrap_or(i64::MAX)
+}
+
+/// Splits the looks where one is missing or the count of finished jobs starts anew.
+fn stretches(looks: &[Look], gap: i64) -> Vec<Vec<Seen>> {
+    let mut found: Vec<Vec<Seen>> = Vec::new();
+    let mut whole = false;
+    for look in looks {
+        let Some(counts) = look.queue else {
+            whole = false;
+            continue;
+        };
+        let at = look.t.as_millis();
+        let goes_on = |(then, before): &Seen| {
+            let counts_on = match (before.finished, counts.finished) {
+                (Some(before), Some(now)) => before <= now,
+                (before, now) => before.is_some() == now.is_some(),
+            };
+            at - then <= gap && counts_on
+        };
+        match found.last_mut() {
+            Some(stretch) if whole && stretch.last().is_some_and(goes_on) => {
+                stretch.push((at, counts));
+            }
+            _ => found.push(vec![(at, counts)]),
+        }
+        whole = true;
+    }
+    found
+}
+
+impl Stretch<'_> {
+    /// Its jobs, and the sum of how far their arrivals may be off, s.
+    fn jobs(&self) -> (Vec<Inferred>, f64) {
+        let finished = self.finished();
+        let of = |count: fn(&Counts) -> u64| {
+            let all = finished.iter().zip(self.looks).map(|(f, (_, c))| f.saturating_add(count(c)));
+            Curve::new(all.collect())
+        };
+        let came = of(|c| c.waiting.saturating_add(c.active));
+        let started = of(|c| c.active);
+        let ended = Curve::new(finished.clone());
+        let (arrivals, doubt) = self.arrivals(&came, &started);
+        let starts = self.passes(&started);
+        let mut ends = self.passes(&ended);
+        // What still runs at the end is cut off there.
+        ends.resize(starts.len(), self.end());
+        let services = starts.iter().zip(&ends).map(|(start, end)| (end - start).max(0.0));
+        let services = shared(services.collect(), self.resolution());
+        // What still waits at the end is not known; if there is more, it comes again there.
+        let jobs = arrivals.into_iter().zip(services);
+        (jobs.map(|(at, service)| Inferred { at, service }).collect(), doubt)
+    }
+
+    /// Jobs finished since the first look; where the source does not count them, those that are no
+    /// longer there.
+    fn finished(&self) -> Vec<u64> {
+        let here = |c: &Counts| c.waiting.saturating_add(c.active);
+        let (mut total, mut before) = (0_u64, here(&self.looks[0].1));
+        let start = self.looks[0].1.finished.unwrap_or(0);
+        let count = |(_, counts): &Seen| {
+            total = total.saturating_add(before.saturating_sub(here(counts)));
+            before = here(counts);
+            counts.finished.map_or(total, |finished| finished - start)
+        };
+        self.looks.iter().map(count).collect()
+    }
+
+    fn end(&self) -> f64 {
+        self.since_start(self.looks.len() - 1)
+    }
+
+    fn since_start(&self, look: usize) -> f64 {
+        seconds(self.looks[look].0 - self.looks[0].0)
+    }
+
+    /// Jobs that take less than this cannot be told from each other, s.
+    fn resolution(&self) -> f64 {
+        let mean = self.end() / (self.looks.len() - 1).max(1) as f64;
+        2.0 * if self.step == i64::MAX { mean } else { seconds(self.step) }
+    }
+
+    /// When something may have happened that the look `look` was the first to show, s.
+    fn window(&self, look: usize) -> (f64, f64) {
+        let (before, at) = (self.looks[look - 1].0, self.looks[look].0);
+        let from = before.max(at.saturating_sub(self.step));
+        (seconds(from - self.looks[0].0), seconds(at - self.looks[0].0))
+    }
+
+    /// When a curve passes each job: evenly between two looks.
+    fn passes(&self, curve: &Curve) -> Vec<f64> {
+        let mut times = vec![0.0; curve.0[0] as usize];
+        for look in 1..self.looks.len() {
+            let (from, to) = self.window(look);
+            spread(&mut times, curve.rise(look), from, to);
+        }
+        times
+    }
+
+    /// When jobs came: evenly between two looks, and exactly where a look tells how long the oldest
+    /// one has waited. Also the sum of how far they may be off, s.
+    fn arrivals(&self, came: &Curve, started: &Curve) -> (Vec<f64>, f64) {
+        let (mut times, mut doubt) = (vec![0.0; came.0[0] as usize], 0.0);
+        // The oldest that waits is the first that has not started.
+        let told = (0..self.looks.len()).filter_map(|look| {
+            let wait = self.looks[look].1.oldest?.as_secs_f64();
+            (came.0[look] > started.0[look])
+                .then(|| (started.0[look] as usize, self.since_start(look) - wait))
+        });
+        let mut told = told.peekable();
+        for look in 1..self.looks.len() {
+            let (mut from, to) = self.window(look);
+            let until = came.0[look] as usize;
+            while let Some((job, at)) = told.next_if(|(job, _)| *job < until) {
+                // One that is already placed was told before.
+                let Some(before) = job.checked_sub(times.len()) else { continue };
+                let at = at.clamp(seconds(self.looks[look - 1].0 - self.looks[0].0), to);
+                from = from.min(at);
+                doubt += before as f64 * (at - from) / 2.0;
+                spread(&mut times, before, from, at);
+                times.push(at);
+                from = at;
+            }
+            let rest = until - times.len();
+            doubt += rest as f64 * (to - from) / 2.0;
+            spread(&mut times, rest, from, to);
+        }
+        (times, doubt)
+    }
+}
+
+/// Adds so many times, evenly spread.
+fn spread(times: &mut Vec<f64>, count: usize, from: f64, to: f64) {
+    let each = (to - from) / count.max(1) as f64;
+    times.extend((0..count).map(|n| each.mul_add(n as f64 + 0.5, from)));
+}
+
+/// Lets neighbouring jobs that are too short to be told apart share their work equally.
+fn shared(mut services: Vec<f64>, resolution: f64) -> Vec<f64> {
+    let short: Vec<usize> = (0..services.len()).filter(|n| services[*n] < resolution).collect();
+    for some in short.chunks(SHARED) {
+        let mean = some.iter().map(|n| services[*n]).sum::<f64>() / some.len() as f64;
+        some.iter().for_each(|n| services[*n] = mean);
+    }
+    services.iter_mut().for_each(|service| *service = service.max(LEAST));
+    services
+}
+
+impl Curve {
+    /// A count that falls counted something that came back; it counts when it is there for good.
+    fn new(mut counts: Vec<u64>) -> Self {
+        let mut least = MOST_JOBS as u64;
+        for count in counts.iter_mut().rev() {
+            least = least.min(*count);
+            *count = least;
+        }
+        Self(counts)
+    }
+
+    /// How far it rises from the look before.
+    fn rise(&self, look: usize) -> usize {
+        (self.0[look] - self.0[look - 1]) as usize
+    }
+}
+
+impl Inferred {
+    fn in_trace(&self, offset: f64) -> Option<Job> {
+        let at = Moment::from_seconds(offset + self.at)?;
+        Some(Job { at, service: Moment::from_seconds(self.service)?, class: 0 })
+    }
+}

@@ -1,0 +1,61 @@
+//! What was recorded of the past, for those who replay it.
+
+use headcount_core::{Span, Timestamp};
+use rusqlite::{Row, params};
+
+use super::Store;
+
+/// What one look showed of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// When.
+    pub t: Timestamp,
+    /// What it held; `None` if it did not answer.
+    pub queue: Option<Counts>,
+}
+
+/// What a queue held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs that waited.
+    pub waiting: u64,
+    /// Jobs that ran.
+    pub active: u64,
+    /// How long the oldest had waited.
+    pub oldest: Option<Span>,
+    /// Jobs finished since some point in the past.
+    pub finished: Option<u64>,
+}
+
+impl Store {
+    /// The recorded looks at a group's queue since then, the oldest first. One that showed the same
+    /// as the look before it may be missing, for at most 10 s.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn looks(&self, group: &str, since: Option<Timestamp>) -> anyhow::Result<Vec<Look>> {
+        let since = since.map_or(i64::MIN, Timestamp::as_millis);
+        let mut inner = self.lock();
+        inner.write();
+        let read = inner.with(|db| {
+            let sql = "SELECT t_ms, waiting, active, oldest_ms, finished FROM samples
+                       WHERE name = ?1 AND t_ms >= ?2 ORDER BY t_ms";
+            let mut query = db.prepare_cached(sql)?;
+            query.query_map(params![group, since], look_of)?.collect()
+        });
+        read.ok_or_else(|| anyhow::anyhow!("{}", inner.trouble.clone().unwrap_or_default()))
+    }
+}
+
+fn look_of(row: &Row<'_>) -> rusqlite::Result<Look> {
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    let (waiting, active): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
+    let (oldest, finished): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let queue = waiting.zip(active).map(|(waiting, active)| Counts {
+        waiting: count(waiting),
+        active: count(active),
+        oldest: oldest.map(Span::from_millis),
+        finished: finished.map(count),
+    });
+    Ok(Look { t: Timestamp::from_millis(row.get(0)?), queue })
+}
