@@ -234,8 +234,9 @@ impl Group {
         Reading::known(self.busy_map.join(fleet, consumers, waiting, start_up, now), now)
     }
 
-    fn record(&self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
-        let Parts { memory, target, store, .. } = &self.parts;
+    fn record(&mut self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
+        let Parts { memory, target, store, queue, .. } = &mut self.parts;
+        store.record_jobs(memory, queue.finished());
         store.record(memory, target.is_dry(), news, seen, decision, state);
     }
 

@@ -94,6 +94,17 @@ pub const FIRST_HEARING: Duration = Duration::from_millis(500);
 pub const WAKE_EVERY: Duration = Duration::from_secs(1);
 /// A message on a channel may be this large, bytes; larger ones are not read.
 pub const MESSAGE_BYTES: usize = 1 << 20;
+/// Finished jobs that are kept, between two looks, for the history.
+pub const FINISHED_JOBS: usize = 4_096;
+/// Finished jobs kept in memory while the store cannot be written.
+pub const BUFFERED_JOBS: usize = 50_000;
+/// Finished jobs that are stored of one group: one every 2.6 s for 30 days; older ones go.
+pub const JOBS_KEPT: u32 = 1_000_000;
+/// Samples that are stored of one group; older ones go. One every 5 s for 30 days are 518,400, and
+/// a queue that wakes the loop all the time has one a second.
+pub const SAMPLES_KEPT: u32 = 3_000_000;
+/// Waiting jobs whose start is awaited.
+pub const WAITING_JOBS: usize = 65_536;
 /// Begun jobs whose end is awaited.
 pub const STARTED_JOBS: usize = 4_096;
 /// A begun job that no look shows is forgotten after this long.

@@ -7,6 +7,7 @@ use headcount_core::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::hosts::processes::{self, Process};
+use crate::queues::Finished;
 
 /// How long one of the processes may hold the table.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -184,16 +185,16 @@ impl Table {
         found.collect()
     }
 
-    /// How long each job took that finished after `since`, seconds, and when the last one did.
-    pub fn finished_after(&self, since: f64) -> rusqlite::Result<(Vec<f64>, f64)> {
-        let sql = "SELECT finished_at, finished_at - claimed_at FROM jobs
+    /// The jobs that finished after `since`, in that order.
+    pub fn finished_after(&self, since: Timestamp) -> rusqlite::Result<Vec<Finished>> {
+        let sql = "SELECT created_at, claimed_at, finished_at FROM jobs
                    WHERE finished_at > ?1 ORDER BY finished_at";
         let mut rows = self.0.prepare_cached(sql)?;
-        let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let found: Vec<(f64, f64)> =
-            rows.query_map([since], pair)?.collect::<rusqlite::Result<_>>()?;
-        let last = found.last().map_or(since, |(at, _)| *at);
-        Ok((found.into_iter().map(|(_, took)| took).collect(), last))
+        let job = |row: &rusqlite::Row<'_>| {
+            let (came, started, ended) = (time(row.get(0)?), time(row.get(1)?), time(row.get(2)?));
+            Ok(Finished { came, started, ended })
+        };
+        rows.query_map([since.as_seconds()], job)?.collect()
     }
 
     /// How many jobs were ever put in.
@@ -242,8 +243,9 @@ mod tests {
         assert_eq!((first.cost_s, second.cost_s), (1.0, 2.0));
         assert_eq!(table.claim(&me, at(11)).unwrap(), None);
         table.finish(&first, at(14)).unwrap();
-        assert_eq!(table.finished_after(0.0).unwrap(), (vec![3.0], 14.0));
-        assert_eq!(table.finished_after(14.0).unwrap(), (vec![], 14.0));
+        let done = Finished { came: at(10), started: at(11), ended: at(14) };
+        assert_eq!(table.finished_after(at(0)).unwrap(), [done]);
+        assert_eq!(table.finished_after(at(14)).unwrap(), []);
         let left = table.unfinished().unwrap();
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].claim.as_ref().map(|c| (c.pid, c.at)), Some((me.pid, at(11))));

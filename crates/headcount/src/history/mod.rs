@@ -46,8 +46,11 @@ pub struct Knowledge {
     /// are missing.
     pub counted: bool,
     /// How far the time of an inferred arrival may be off, on average.
-    #[serde(rename = "wait_error_s", serialize_with = "as_seconds")]
+    #[serde(rename = "arrival_error_s", serialize_with = "as_seconds")]
     pub error: Span,
+    /// How far the work of all jobs may be off, as a share of it: a look sees a job that is shorter
+    /// than the time to the next only by chance.
+    pub work_error: f64,
 }
 
 impl Knowledge {
@@ -75,7 +78,10 @@ impl fmt::Display for Knowledge {
             _ => write!(f, "; {exact} of the jobs seen one by one, the others inferred")?,
         }
         if self.exact < self.jobs {
-            write!(f, ", waits right to about {:.1} s", time::seconds(self.error))?;
+            write!(f, ", their arrivals to about {:.1} s", time::seconds(self.error))?;
+        }
+        if self.work_error >= 0.005 {
+            write!(f, ", the work to about {}", percent(self.work_error))?;
         }
         if !self.counted {
             write!(f, "; jobs shorter than a look apart may be missing")?;
@@ -89,7 +95,7 @@ impl fmt::Display for Knowledge {
 /// # Errors
 /// The store cannot be read.
 pub fn read(store: &Store, group: &str, since: Option<Timestamp>) -> anyhow::Result<History> {
-    Ok(curves::reconstruct(&store.looks(group, since)?))
+    Ok(curves::reconstruct(&store.looks(group, since)?, store.jobs(group, since)?))
 }
 
 /// How long workers took to start, as far as that was learnt.
@@ -129,3 +135,6 @@ fn as_hours<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
 fn as_seconds<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(time::seconds(*span))
 }
+
+#[cfg(test)]
+mod tests;

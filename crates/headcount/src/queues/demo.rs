@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use headcount_core::reading::LIST_LIMIT;
-use headcount_core::time::span_of_seconds;
 use headcount_core::{Missing, QueueReading, Silence, Span, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +13,8 @@ use crate::config::Place;
 use crate::demo::table::{Table, Taker, Unfinished};
 use crate::finding::Finding;
 use crate::hosts::processes;
-use crate::queues::{Consumer, Identity, Queue, QueueSeen};
+use crate::limits::FINISHED_JOBS;
+use crate::queues::{Consumer, Finished, Identity, Queue, QueueSeen};
 
 /// A job table in a file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ impl DemoConfig {
     /// See [`crate::registry`].
     pub fn open(&self, place: &Place) -> anyhow::Result<Box<dyn Queue>> {
         let file = place.base_dir.join(&self.database);
-        Ok(Box::new(Demo { file, table: None, finished_until: None }))
+        Ok(Box::new(Demo { file, table: None, finished_until: None, finished: Vec::new() }))
     }
 }
 
@@ -44,7 +44,9 @@ struct Demo {
     file: PathBuf,
     table: Option<Table>,
     /// When the last job finished that was told of.
-    finished_until: Option<f64>,
+    finished_until: Option<Timestamp>,
+    /// The jobs that finished and were not asked for.
+    finished: Vec<Finished>,
 }
 
 impl Demo {
@@ -55,15 +57,17 @@ impl Demo {
             None => Table::open(&self.file)?,
         };
         let unfinished = table.unfinished()?;
-        let since = self.finished_until.unwrap_or(now.as_seconds());
-        let (durations, last) = table.finished_after(since)?;
+        let since = self.finished_until.unwrap_or(now);
+        let done = table.finished_after(since)?;
         let finished = table.put_total()?.saturating_sub(unfinished.len() as u64);
         let consumers = table.takers()?.iter().map(|t| consumer(t, &unfinished)).collect();
         let mut reading = demand(&unfinished, now);
-        reading.durations =
-            durations.into_iter().filter_map(span_of_seconds).take(LIST_LIMIT).collect();
+        let took = |job: &Finished| job.ended.since(job.started).max(Span::ZERO);
+        reading.durations = done.iter().map(took).take(LIST_LIMIT).collect();
         reading.finished_total = Some(finished);
-        self.finished_until = Some(last);
+        self.finished_until = Some(done.last().map_or(since, |job| job.ended));
+        let room = FINISHED_JOBS.saturating_sub(self.finished.len());
+        self.finished.extend(done.into_iter().take(room));
         self.table = Some(table);
         Ok(QueueSeen { reading, consumers: Some(consumers) })
     }
@@ -78,6 +82,10 @@ impl Demo {
 impl Queue for Demo {
     async fn read(&mut self) -> Result<QueueSeen, Missing> {
         self.look(clock::now()).map_err(|error| self.missing(&error))
+    }
+
+    fn finished(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -173,5 +181,9 @@ mod tests {
         let consumers = seen.consumers.unwrap();
         assert_eq!((consumers[0].busy, consumers[0].draining), (Some(false), true));
         assert_eq!(queue.read().await.unwrap().reading.durations, [], "told once");
+        let finished = queue.finished();
+        assert_eq!((finished.len(), finished[0].came), (1, long_ago));
+        assert_eq!(finished[0].ended.since(finished[0].started), seen.reading.durations[0]);
+        assert_eq!(queue.finished(), [], "told once");
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use headcount_core::{Missing, QueueReading};
+use headcount_core::{Missing, QueueReading, Timestamp};
 use tokio::sync::Notify;
 
 use crate::finding::Finding;
@@ -33,6 +33,12 @@ pub trait Queue: Send {
     /// Why there is no credible answer. Never a guess, never zero in place of an answer.
     async fn read(&mut self) -> Result<QueueSeen, Missing>;
 
+    /// The jobs that finished since this was last asked, where the source tells of each; for the
+    /// history, so some may be missing.
+    fn finished(&mut self) -> Vec<Finished> {
+        Vec::new()
+    }
+
     /// Rung when new work may have arrived, where the broker tells.
     fn wakes(&self) -> Option<Arc<Notify>> {
         None
@@ -49,6 +55,17 @@ pub struct QueueSeen {
     pub reading: QueueReading,
     /// Who takes jobs from it; absent where the broker cannot tell.
     pub consumers: Option<Vec<Consumer>>,
+}
+
+/// A job that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// When it began to wait.
+    pub came: Timestamp,
+    /// When a worker began with it.
+    pub started: Timestamp,
+    /// When it was done.
+    pub ended: Timestamp,
 }
 
 /// Somebody who takes jobs from a queue, as the broker knows them.

@@ -2,6 +2,7 @@
 //! samples of what was seen, and what people asked for. If the file cannot be written, Headcount
 //! goes on, says so, and writes what it kept once it can.
 
+mod clean;
 mod past;
 mod rows;
 mod schema;
@@ -18,7 +19,8 @@ use rusqlite::{Connection, OpenFlags, params};
 use serde::Serialize;
 
 use crate::clock;
-use crate::limits::{BUFFERED_EVENTS, BUFFERED_SAMPLES};
+use crate::limits::{BUFFERED_EVENTS, BUFFERED_JOBS, BUFFERED_SAMPLES};
+use crate::queues::Finished;
 pub use past::{Counts, Look};
 use rows::{Sample, event_of, json, outcome_name, read_controls, write_all};
 
@@ -75,6 +77,7 @@ struct Inner {
     /// Groups whose `latest` is not written yet.
     dirty: HashSet<String>,
     samples: VecDeque<Sample>,
+    jobs: VecDeque<(String, Finished)>,
     sampled: HashMap<String, Sample>,
     controls: HashMap<String, Controls>,
     controls_read_at: Option<Instant>,
@@ -86,8 +89,6 @@ const SAMPLE_AT_LEAST_EVERY: Span = Span::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 /// What people asked for is read again after this long.
 const CONTROLS_AGE: Duration = Duration::from_millis(500);
-/// Old rows are removed this often.
-const CLEAN_EVERY: Duration = Duration::from_secs(3600);
 
 impl Store {
     /// The store in `folder`, made if it is not there. Never fails: trouble is told by
@@ -176,6 +177,14 @@ impl Store {
             inner.events.push_back(event);
             inner.write();
         }
+    }
+
+    /// Keeps jobs that finished; they go with the next [`Store::flush`].
+    pub fn record_jobs(&self, group: &str, finished: Vec<Finished>) {
+        let mut inner = self.lock();
+        inner.jobs.extend(finished.into_iter().map(|job| (group.into(), job)));
+        let too_many = inner.jobs.len().saturating_sub(BUFFERED_JOBS);
+        inner.jobs.drain(..too_many);
     }
 
     /// Keeps what became of a change, and the state that knows it.
@@ -273,6 +282,7 @@ impl Inner {
             latest: HashMap::new(),
             dirty: HashSet::new(),
             samples: VecDeque::new(),
+            jobs: VecDeque::new(),
             sampled: HashMap::new(),
             controls: HashMap::new(),
             controls_read_at: None,
@@ -355,7 +365,8 @@ impl Inner {
 
     /// Writes everything that is buffered in one transaction; keeps it if that fails.
     fn write(&mut self) {
-        if self.events.is_empty() && self.dirty.is_empty() && self.samples.is_empty() {
+        let rows = self.events.len() + self.dirty.len() + self.samples.len() + self.jobs.len();
+        if rows == 0 {
             return;
         }
         while self.events.len() > BUFFERED_EVENTS {
@@ -364,15 +375,16 @@ impl Inner {
         self.notice_replacement();
         let events = std::mem::take(&mut self.events);
         let samples = std::mem::take(&mut self.samples);
+        let jobs = std::mem::take(&mut self.jobs);
         let (latest, dirty) = (std::mem::take(&mut self.latest), std::mem::take(&mut self.dirty));
         let fresh: Vec<&Latest> = dirty.iter().filter_map(|name| latest.get(name)).collect();
-        let written = self.with(|db| write_all(db, &events, &fresh, &samples));
+        let written = self.with(|db| write_all(db, &events, &fresh, &samples, &jobs));
         self.latest = latest;
         if written.is_some() {
             self.recovered();
             self.clean();
         } else {
-            (self.events, self.dirty, self.samples) = (events, dirty, samples);
+            (self.events, self.dirty, self.samples, self.jobs) = (events, dirty, samples, jobs);
         }
     }
 
@@ -385,20 +397,6 @@ impl Inner {
             self.tried_at = None;
             self.dirty = self.latest.keys().cloned().collect();
         }
-    }
-
-    /// Removes what is older than the user keeps.
-    fn clean(&mut self) {
-        if self.cleaned_at.is_some_and(|at| at.elapsed() < CLEAN_EVERY) {
-            return;
-        }
-        self.cleaned_at = Some(Instant::now());
-        let oldest = clock::now().plus(-self.keep).as_millis();
-        self.with(|db| {
-            db.execute("DELETE FROM samples WHERE t_ms < ?1", [oldest])?;
-            db.execute("DELETE FROM groups WHERE t_ms < ?1", [oldest])?;
-            db.execute("DELETE FROM events WHERE t_ms < ?1", [oldest])
-        });
     }
 
     fn latest_from_file(&mut self, group: Option<&str>) -> Vec<Latest> {

@@ -4,6 +4,7 @@ use headcount_core::{Span, Timestamp};
 use rusqlite::{Row, params};
 
 use super::Store;
+use crate::queues::Finished;
 
 /// What one look showed of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +35,42 @@ impl Store {
     /// # Errors
     /// The file cannot be read.
     pub fn looks(&self, group: &str, since: Option<Timestamp>) -> anyhow::Result<Vec<Look>> {
+        let sql = "SELECT t_ms, waiting, active, oldest_ms, finished FROM samples
+                   WHERE name = ?1 AND t_ms >= ?2 ORDER BY t_ms";
+        self.rows(sql, group, since, look_of)
+    }
+
+    /// The recorded jobs of a group that finished since then, in the order of their end.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn jobs(&self, group: &str, since: Option<Timestamp>) -> anyhow::Result<Vec<Finished>> {
+        let sql = "SELECT came_ms, started_ms, ended_ms FROM jobs
+                   WHERE name = ?1 AND ended_ms >= ?2 ORDER BY ended_ms";
+        self.rows(sql, group, since, job_of)
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        group: &str,
+        since: Option<Timestamp>,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
         let since = since.map_or(i64::MIN, Timestamp::as_millis);
         let mut inner = self.lock();
         inner.write();
-        let read = inner.with(|db| {
-            let sql = "SELECT t_ms, waiting, active, oldest_ms, finished FROM samples
-                       WHERE name = ?1 AND t_ms >= ?2 ORDER BY t_ms";
+        let rows = inner.with(|db| {
             let mut query = db.prepare_cached(sql)?;
-            query.query_map(params![group, since], look_of)?.collect()
+            query.query_map(params![group, since], read)?.collect()
         });
-        read.ok_or_else(|| anyhow::anyhow!("{}", inner.trouble.clone().unwrap_or_default()))
+        rows.ok_or_else(|| anyhow::anyhow!("{}", inner.trouble.clone().unwrap_or_default()))
     }
+}
+
+fn job_of(row: &Row<'_>) -> rusqlite::Result<Finished> {
+    let at = |column| row.get(column).map(Timestamp::from_millis);
+    Ok(Finished { came: at(0)?, started: at(1)?, ended: at(2)? })
 }
 
 fn look_of(row: &Row<'_>) -> rusqlite::Result<Look> {

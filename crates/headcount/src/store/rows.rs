@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::{Event, Latest};
+use crate::queues::Finished;
 
 /// What was seen at one look, in numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +27,7 @@ pub(super) fn write_all(
     events: &VecDeque<Event>,
     latest: &[&Latest],
     samples: &VecDeque<Sample>,
+    jobs: &VecDeque<(String, Finished)>,
 ) -> rusqlite::Result<()> {
     let change = db.unchecked_transaction()?;
     for event in events {
@@ -64,6 +66,14 @@ pub(super) fn write_all(
     }
     for sample in samples {
         write_sample(&change, sample)?;
+    }
+    for (group, job) in jobs {
+        let times = [job.came, job.started, job.ended].map(Timestamp::as_millis);
+        change
+            .prepare_cached(
+                "INSERT INTO jobs (name, came_ms, started_ms, ended_ms) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![group, times[0], times[1], times[2]])?;
     }
     change.commit()
 }

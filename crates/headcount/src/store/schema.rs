@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// One step a version; the database remembers in `user_version` how many it has taken.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE groups (
         name TEXT PRIMARY KEY,
         t_ms INTEGER NOT NULL,
@@ -46,7 +47,17 @@ const STEPS: &[&str] = &["
         wanted INTEGER,
         PRIMARY KEY (name, t_ms)
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    CREATE TABLE jobs (
+        name TEXT NOT NULL,
+        came_ms INTEGER NOT NULL,
+        started_ms INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX jobs_by_group ON jobs (name, ended_ms);
+",
+];
 
 /// Brings the database to the present layout.
 ///

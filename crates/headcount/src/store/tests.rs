@@ -106,6 +106,84 @@ fn a_newer_layout_is_refused() {
     assert!(refused.contains("newer headcount"), "{refused}");
 }
 
+#[test]
+fn an_older_layout_is_brought_up_to_date_with_all_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let t = today();
+    let store = Store::open(folder.path(), 30);
+    store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
+    drop(store);
+    // As the first layout was: without jobs.
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("DROP TABLE jobs; PRAGMA user_version = 1").unwrap();
+    drop(db);
+    let store = Store::open_existing(folder.path()).unwrap();
+    assert_eq!(store.load("g").unwrap(), state(t));
+    assert_eq!((store.events(None, None, 10).len(), store.looks("g", None).unwrap().len()), (1, 1));
+    let job = finished(t);
+    store.record_jobs("g", vec![job]);
+    assert_eq!(store.jobs("g", None).unwrap(), [job]);
+}
+
+fn finished(ended: i64) -> Finished {
+    let at = |before: i64| Timestamp::from_millis(ended - before);
+    Finished { came: at(900), started: at(500), ended: at(0) }
+}
+
+#[test]
+fn the_past_is_read_by_group_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), 30);
+    let t = today();
+    for (group, t) in [("g", t), ("g", t + 10_000), ("h", t)] {
+        store.record(group, false, false, &observation(t), &decision(t, 1, 1), &state(t));
+        store.record_jobs(group, vec![finished(t)]);
+    }
+    let since = Some(Timestamp::from_millis(t + 1));
+    for (group, since, expected) in
+        [("g", None, 2), ("g", since, 1), ("h", None, 1), ("none", None, 0)]
+    {
+        assert_eq!(store.looks(group, since).unwrap().len(), expected, "{group} {since:?}");
+        assert_eq!(store.jobs(group, since).unwrap().len(), expected, "{group} {since:?}");
+    }
+}
+
+#[test]
+fn no_more_rows_of_a_group_are_kept_than_are_good_for_anybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), 30);
+    let t = today();
+    for group in ["g", "h"] {
+        store.record(group, false, false, &observation(t), &decision(t, 1, 1), &state(t));
+        let jobs = if group == "g" { 10 } else { 3 };
+        store.record_jobs(group, (0..jobs).map(|n| finished(t + n)).collect());
+    }
+    store.flush();
+    let shorten = |oldest, most| {
+        let inner = store.lock();
+        let db = inner.db.as_ref().unwrap();
+        clean::shorten(db, "jobs", "ended_ms", oldest, most).unwrap();
+        drop(inner);
+        ["g", "h"].map(|group| store.jobs(group, None).unwrap().len())
+    };
+    assert_eq!(shorten(0, 10), [10, 3]);
+    assert_eq!(shorten(0, 4), [4, 3]);
+    assert_eq!(shorten(t + 8, 4), [2, 0]);
+}
+
+#[test]
+fn jobs_are_kept_in_memory_while_they_cannot_be_written_up_to_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("state.db"), b"not a database".repeat(50)).unwrap();
+    let store = Store::open(folder.path(), 30);
+    store.record_jobs("g", (0..60_000).map(finished).collect());
+    store.flush();
+    let inner = store.lock();
+    assert_eq!(inner.jobs.len(), BUFFERED_JOBS);
+    assert_eq!(inner.jobs.back().unwrap().1, finished(59_999), "the oldest go");
+}
+
 /// A tmpfs of its own: root ignores file modes, but not a full or read-only file system.
 struct Tmpfs(tempfile::TempDir);
 

@@ -151,6 +151,8 @@ fn a_terminal_gets_a_table_and_a_sentence() {
     fixed                   20.0 s    70.0 s    70.0 s          0.29           4.38x        3.4          0.0              0      0
 
     knowing the future would have cost 0.07 worker-hours, with 95 of 100 jobs waiting 1m at most
+
+    two.yaml would have cost 0.14 worker-hours less (-48 %) than one.yaml, with the same p95 wait
     ");
 }
 

@@ -1,6 +1,7 @@
 //! What `headcount simulate` prints on a terminal: a table, and what it comes to.
 
 use headcount_core::Span;
+use headcount_sim::Score;
 
 use super::race::{Outcome, Row};
 use crate::cli::jobs::Given;
@@ -54,12 +55,47 @@ pub(super) fn print(rows: &[Row<'_>], given: &Given, slots: bool) -> std::io::Re
     }
     let hint = match (rows.iter().any(|row| row.wait.is_none()), slots) {
         (true, _) => {
-            "say how long jobs may wait (--max-wait 60s) to compare with knowing the future"
+            Some("say how long jobs may wait (--max-wait 60s) to compare with knowing the future")
         }
-        (false, true) => "workers of several slots are not compared with knowing the future",
-        (false, false) => return Ok(()),
+        (false, true) => Some("workers of several slots are not compared with knowing the future"),
+        (false, false) => None,
     };
-    out::line(format!("\n{}", out::styled(out::DIM, hint)))
+    if let Some(hint) = hint {
+        out::line(format!("\n{}", out::styled(out::DIM, hint)))?;
+    }
+    let differences = differences(rows);
+    if !differences.is_empty() {
+        out::line(format!("\n{}", differences.join("\n")))?;
+    }
+    Ok(())
+}
+
+/// What each policy but the first would have changed, in words.
+fn differences(rows: &[Row<'_>]) -> Vec<String> {
+    let mut ours = rows.iter().filter_map(|row| row.file.zip(row.outcome.score()));
+    let Some((first, before)) = ours.next() else { return Vec::new() };
+    let tell = |(file, score): (&str, &Score)| {
+        let more = score.worker_hours - before.worker_hours;
+        let cost = match hours(more.abs()) {
+            same if same == hours(0.0) => format!("as much as {first}"),
+            by => {
+                let (way, share) =
+                    (which(more, "more", "less"), 100.0 * more / before.worker_hours);
+                format!("{by} worker-hours {way} ({share:+.0} %) than {first}")
+            }
+        };
+        let longer = score.waits.p95 - before.waits.p95;
+        let wait = match format!("{:.1}", longer.abs()) {
+            same if same == "0.0" => "the same p95 wait".into(),
+            by => format!("a p95 wait {by} s {}", which(longer, "longer", "shorter")),
+        };
+        format!("{file} would have cost {cost}, with {wait}")
+    };
+    ours.map(tell).collect()
+}
+
+fn which(change: f64, up: &'static str, down: &'static str) -> &'static str {
+    if change > 0.0 { up } else { down }
 }
 
 impl Row<'_> {

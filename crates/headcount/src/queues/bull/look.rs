@@ -38,21 +38,24 @@ pub(super) struct Active {
     pub(super) id: String,
     pub(super) locked: bool,
     pub(super) since: Option<Timestamp>,
+    /// When it was added.
+    pub(super) added: Option<Timestamp>,
 }
 
 type Counts = (Option<u64>, u64, u64, bool, u64, u64, u64);
-type Lists =
-    (Vec<String>, Vec<bool>, Vec<Option<String>>, Vec<Option<String>>, Vec<String>, Vec<u64>);
+type Texts = Vec<Option<String>>;
+type Lists = (Vec<String>, Vec<bool>, Texts, Texts, Texts, Vec<String>, Vec<u64>);
 
 /// Served from the right: the tail of both lists holds the oldest entries.
 const SCRIPT: &str = "
 local id, wait, paused, meta, active, delayed, priority = unpack(KEYS)
 local base, due = ARGV[1], ARGV[2]
 local jobs = redis.call('LRANGE', active, -tonumber(ARGV[3]), -1)
-local locks, since, added, names, numbers = {}, {}, {}, {}, {}
+local locks, since, came, added, names, numbers = {}, {}, {}, {}, {}, {}
 for i, job in ipairs(jobs) do
   locks[i] = redis.call('EXISTS', base .. job .. ':lock')
   since[i] = redis.call('HGET', base .. job, 'processedOn')
+  came[i] = redis.call('HGET', base .. job, 'timestamp')
 end
 for i, job in ipairs(redis.call('LRANGE', wait, -tonumber(ARGV[4]), -1)) do
   added[i] = redis.call('HGET', base .. job, 'timestamp')
@@ -69,7 +72,7 @@ return {
   { redis.call('GET', id), redis.call('LLEN', wait), redis.call('LLEN', paused),
     redis.call('EXISTS', meta), redis.call('LLEN', active), redis.call('ZCARD', delayed),
     redis.call('ZCOUNT', delayed, '-inf', due) },
-  { jobs, locks, since, added, names, numbers },
+  { jobs, locks, since, came, added, names, numbers },
 }";
 
 impl Raw {
@@ -114,14 +117,17 @@ fn due_score(now: Timestamp) -> i64 {
 pub(super) fn parse(value: Value, place: &str) -> Result<Raw, Missing> {
     let odd = |e: ::redis::ParsingError| malformed(place, &format!("odd answer to the look: {e}"));
     let (counts, lists): (Counts, Lists) = from_redis_value(value).map_err(odd)?;
-    let (jobs, locks, since, added, names, numbers) = lists;
+    let (jobs, locks, since, came, added, names, numbers) = lists;
     let mut raw = Raw::default();
     raw.count(counts);
     raw.active = jobs
         .into_iter()
         .zip(locks)
-        .zip(since)
-        .map(|((id, locked), since)| Active { id, locked, since: millis(since) })
+        .zip(since.into_iter().zip(came))
+        .map(|((id, locked), (since, came))| {
+            let (since, added) = (millis(since), millis(came));
+            Active { id, locked, since, added }
+        })
         .collect();
     raw.added = added.into_iter().filter_map(millis).collect();
     raw.priorities = names.into_iter().zip(numbers).collect();
@@ -163,6 +169,9 @@ pub(super) async fn plainly(redis: &Redis, keys: &Keys, now: Timestamp) -> Resul
     for job in &job_ids {
         pipeline.cmd("HGET").arg(keys.key(job)).arg("processedOn");
     }
+    for job in &job_ids {
+        pipeline.cmd("HGET").arg(keys.key(job)).arg("timestamp");
+    }
     for job in &next_ids {
         pipeline.cmd("HGET").arg(keys.key(job)).arg("timestamp");
     }
@@ -171,10 +180,11 @@ pub(super) async fn plainly(redis: &Redis, keys: &Keys, now: Timestamp) -> Resul
         locks = ask(redis, keys, &pipeline).await?;
     }
     let mut since = locks.split_off(job_ids.len().min(locks.len()));
-    let added = since.split_off(job_ids.len().min(since.len()));
+    let mut came = since.split_off(job_ids.len().min(since.len()));
+    let added = came.split_off(job_ids.len().min(came.len()));
     let none = || Value::Array(Vec::new());
-    let lists =
-        vec![jobs, Value::Array(locks), Value::Array(since), Value::Array(added), none(), none()];
+    let [locks, since, came, added] = [locks, since, came, added].map(Value::Array);
+    let lists = vec![jobs, locks, since, came, added, none(), none()];
     parse(Value::Array(vec![Value::Array(counts), Value::Array(lists)]), redis.place())
 }
 

@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn active(id: &str, locked: bool) -> Active {
-        Active { id: id.into(), locked, since: Some(at(90)) }
+        Active { id: id.into(), locked, since: Some(at(90)), added: None }
     }
 
     fn holding(jobs: Vec<Active>) -> Raw {

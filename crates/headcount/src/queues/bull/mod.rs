@@ -25,7 +25,7 @@ use crate::config::Place;
 use crate::finding::Finding;
 use crate::limits::{FIRST_HEARING, LOOK_TIMEOUT};
 use crate::queues::redis::{Answer, Redis, RedisConfig, missing};
-use crate::queues::{Queue, QueueSeen};
+use crate::queues::{Finished, Queue, QueueSeen};
 use keys::Keys;
 use look::Raw;
 use memory::Memory;
@@ -145,6 +145,10 @@ impl Queue for Bull {
         timeout(limit, self.look())
             .await
             .unwrap_or_else(|_| Err(crate::queues::redis::timed_out(self.redis.place(), limit)))
+    }
+
+    fn finished(&mut self) -> Vec<Finished> {
+        self.ears.as_ref().map(Ears::finished).unwrap_or_default()
     }
 
     fn wakes(&self) -> Option<Arc<Notify>> {

@@ -16,7 +16,10 @@ use super::keys::Keys;
 use super::look::Raw;
 use super::workers::Reply;
 use crate::clock;
-use crate::limits::{MESSAGE_BYTES, REPLIES, STARTED_JOBS, STARTED_KEPT, WAKE_EVERY};
+use crate::limits::{
+    FINISHED_JOBS, MESSAGE_BYTES, REPLIES, STARTED_JOBS, STARTED_KEPT, WAITING_JOBS, WAKE_EVERY,
+};
+use crate::queues::Finished;
 use crate::queues::redis::{Heard, Hearing, Listener, Redis, Topic};
 
 /// Listens until it is dropped.
@@ -36,11 +39,21 @@ struct Said {
 
 #[derive(Default)]
 struct Notes {
-    /// When jobs began that have not ended.
-    started: HashMap<String, Timestamp>,
+    /// When jobs came that have not begun.
+    came: HashMap<String, Timestamp>,
+    /// Jobs that began and have not ended.
+    started: HashMap<String, Started>,
     /// How long jobs took that ended since the last look.
     durations: Vec<Span>,
+    /// All of the jobs that ended, where it is known when they came.
+    finished: Vec<Finished>,
     replies: Vec<Reply>,
+}
+
+/// A job that began.
+struct Started {
+    at: Timestamp,
+    came: Option<Timestamp>,
 }
 
 /// The message of a job's end.
@@ -94,14 +107,23 @@ impl Ears {
     /// How long the jobs took that ended since this was last asked.
     pub(super) fn durations(&self, raw: &Raw, now: Timestamp) -> Vec<Span> {
         let mut notes = self.said.notes();
-        let kept = |since: &Timestamp| now.since(*since) < STARTED_KEPT;
-        notes.started.retain(|id, since| kept(since) || raw.active.iter().any(|a| a.id == *id));
+        let kept = |since: Timestamp| now.since(since) < STARTED_KEPT;
+        let none_waits = raw.waiting == 0 && raw.held == 0;
+        notes.came.retain(|_, came| !none_waits || kept(*came));
+        notes.started.retain(|id, job| kept(job.at) || raw.active.iter().any(|a| a.id == *id));
         for job in raw.active.iter().filter(|job| job.locked) {
-            if let Some(since) = job.since {
-                notes.started.entry(job.id.clone()).or_insert(since);
+            if let Some(at) = job.since {
+                let began = Started { at, came: None };
+                let known = notes.started.entry(job.id.clone()).or_insert(began);
+                known.came = known.came.or(job.added);
             }
         }
         std::mem::take(&mut notes.durations)
+    }
+
+    /// The jobs that ended since this was last asked, where it is known when they came.
+    pub(super) fn finished(&self) -> Vec<Finished> {
+        std::mem::take(&mut self.said.notes().finished)
     }
 
     /// All replies heard so far that are still kept.
@@ -134,7 +156,10 @@ impl Said {
         }
         let event = channel.strip_prefix(&keys.queue).and_then(|rest| rest.strip_prefix(':'));
         match event.map(|event| event.split('@').next().unwrap_or(event)) {
-            Some("waiting") => self.waiting.notify_one(),
+            Some("waiting") => {
+                self.notes().come(payload, clock::now());
+                self.waiting.notify_one();
+            }
             Some("active") => self.notes().start(payload, clock::now()),
             Some("completed" | "failed") => self.notes().end(payload, clock::now()),
             _ => {}
@@ -143,20 +168,35 @@ impl Said {
 }
 
 impl Notes {
-    fn start(&mut self, payload: &[u8], now: Timestamp) {
+    fn come(&mut self, payload: &[u8], now: Timestamp) {
         if let Ok(id) = std::str::from_utf8(payload)
-            && self.started.len() < STARTED_JOBS
+            && self.came.len() < WAITING_JOBS
         {
-            self.started.insert(id.to_string(), now);
+            self.came.insert(id.to_string(), now);
+        }
+    }
+
+    fn start(&mut self, payload: &[u8], now: Timestamp) {
+        if let Ok(id) = std::str::from_utf8(payload) {
+            let came = self.came.remove(id);
+            if self.started.len() < STARTED_JOBS {
+                self.started.insert(id.to_string(), Started { at: now, came });
+            }
         }
     }
 
     fn end(&mut self, payload: &[u8], now: Timestamp) {
         if let Ok(ended) = serde_json::from_slice::<Ended>(payload)
-            && let Some(since) = self.started.remove(&ended.job_id)
-            && self.durations.len() < LIST_LIMIT
+            && let Some(Started { at, came }) = self.started.remove(&ended.job_id)
         {
-            self.durations.push(now.since(since).max(Span::ZERO));
+            if self.durations.len() < LIST_LIMIT {
+                self.durations.push(now.since(at).max(Span::ZERO));
+            }
+            if let Some(came) = came
+                && self.finished.len() < FINISHED_JOBS
+            {
+                self.finished.push(Finished { came, started: at, ended: now });
+            }
         }
     }
 
