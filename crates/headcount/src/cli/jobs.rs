@@ -24,7 +24,7 @@ pub struct Jobs {
     #[arg(long, value_name = "GROUP", conflicts_with = "trace")]
     history: Option<String>,
     /// Of the history only the last DURATION, for example `7d`
-    #[arg(long, value_name = "DURATION", requires = "history")]
+    #[arg(long, value_name = "DURATION", conflicts_with = "trace")]
     since: Option<For>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headcount::clock;
 use headcount::finding::Level;
 use headcount::queues::bull::BullConfig;
 use headcount::queues::redis::RedisConfig;
@@ -11,6 +12,7 @@ use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
 use crate::support::redis::{PATIENCE, TestRedis, open, sees};
+use crate::support::wait::until;
 
 fn consumers(seen: &QueueSeen) -> &[Consumer] {
     seen.consumers.as_deref().unwrap_or_default()
@@ -62,6 +64,33 @@ async fn jobs_are_counted_from_waiting_to_finished() {
     assert_eq!(durations.len(), 5, "{durations:?}");
     let real = Span::from_millis(250)..Span::from_secs(20);
     assert!(durations.iter().all(|d| real.contains(d)), "{durations:?}");
+}
+
+#[tokio::test]
+async fn of_each_finished_job_it_is_told_when_it_came_started_and_ended() {
+    let redis = TestRedis::start();
+    let mut queue = redis.queue();
+    // It waits before anybody listens: when it came is known from a look while it runs.
+    redis.standin(&["fire", "1", "2000"]);
+    let before = clock::now();
+    queue.read().await.unwrap();
+    assert_eq!(queue.finished(), []);
+    let _worker = redis.worker("0123456789ab", &[]).await;
+    sees(&mut queue, "an active job", |seen| seen.reading.active == 1).await;
+    redis.standin(&["fire", "2", "50"]);
+    let mut found = Vec::new();
+    until("three finished jobs", async || {
+        queue.read().await.unwrap();
+        found.extend(queue.finished());
+        found.len() == 3
+    })
+    .await;
+    assert!(found[0].came < before && found[1].came >= found[0].started, "{found:?}");
+    for job in &found {
+        assert!(job.came <= job.started && job.started <= job.ended, "{found:?}");
+    }
+    assert!(found[0].ended.since(found[0].started) >= Span::from_millis(1900), "{found:?}");
+    assert_eq!(queue.finished(), [], "told once");
 }
 
 #[tokio::test]

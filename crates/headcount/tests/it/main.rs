@@ -7,6 +7,7 @@ mod compose;
 mod config;
 mod demo;
 mod fleet;
+mod history;
 mod process;
 mod redis;
 mod replay;

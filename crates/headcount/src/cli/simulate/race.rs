@@ -58,7 +58,7 @@ pub(super) struct Row<'a> {
     pub(super) wait: Option<Span>,
     /// What is known of the history that the jobs are from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<&'a Knowledge>,
+    pub(super) history: Option<&'a Knowledge>,
 }
 
 #[derive(Serialize)]

@@ -138,3 +138,57 @@ impl Row<'_> {
         cells
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headcount_sim::score::Waits;
+
+    use super::*;
+
+    fn row(file: Option<&'static str>, worker_hours: f64, p95: f64) -> Row<'static> {
+        let score = Score {
+            waits: Waits { p95, ..Waits::default() },
+            worker_hours,
+            work_hours: 1.0,
+            scale_outs: 0,
+            scale_ins: 0,
+            reversals: 0,
+            wasted_starts: 0,
+            busy_kills: 0,
+            deaths: 0,
+            overload_minutes: 0.0,
+            jobs: 1,
+            span_hours: 1.0,
+            seed: 1,
+            policy: "slo".into(),
+            events: 1,
+        };
+        let outcome = Outcome::Scored(score);
+        Row {
+            policy: "slo",
+            file,
+            outcome,
+            clairvoyant_worker_hours: None,
+            wait: None,
+            history: None,
+        }
+    }
+
+    #[test]
+    fn the_first_policy_is_what_the_others_are_compared_with() {
+        let now = || row(Some("now"), 25.0, 20.0);
+        for (hours, p95, expected) in [
+            (21.9, 61.0, "3.10 worker-hours less (-12 %) than now, with a p95 wait 41.0 s longer"),
+            (40.0, 5.0, "15.0 worker-hours more (+60 %) than now, with a p95 wait 15.0 s shorter"),
+            (25.001, 20.0, "as much as now, with the same p95 wait"),
+        ] {
+            let rows = [now(), row(None, 1.0, 1.0), row(Some("new.yaml"), hours, p95)];
+            assert_eq!(differences(&rows), [format!("new.yaml would have cost {expected}")]);
+        }
+        let stuck = Outcome::Stuck { policy: "slo".into(), error: "never".into() };
+        let stuck = Row { outcome: stuck, ..row(Some("b"), 0.0, 0.0) };
+        for rows in [vec![], vec![now()], vec![row(None, 1.0, 1.0), now()], vec![now(), stuck]] {
+            assert_eq!(differences(&rows), [""; 0]);
+        }
+    }
+}
