@@ -16,12 +16,14 @@ pub mod generate;
 pub mod moment;
 pub mod run;
 pub mod score;
+pub mod timeline;
 pub mod trace;
 pub mod world;
 
 pub use autoscaler::{AtLeast, Autoscaler, Victims};
 pub use moment::Moment;
-pub use run::{Member, Stuck, in_world, run, run_together, run_with};
+pub use run::{Member, Stuck, in_world, run, run_recorded, run_together, run_with};
 pub use score::Score;
+pub use timeline::Timeline;
 pub use trace::{Job, Trace, TraceError};
 pub use world::WorldRules;

@@ -5,6 +5,7 @@ use headcount_core::{HostReading, Observation, Reading, Rules, Silence, Timestam
 use crate::autoscaler::{Autoscaler, Core};
 use crate::moment::Moment;
 use crate::score::{Score, Tally, Waits};
+use crate::timeline::Timeline;
 use crate::trace::Trace;
 use crate::world::{World, WorldRules};
 
@@ -52,6 +53,25 @@ pub fn run_with(
     Ok(scores.into_iter().next().expect("one member has one score"))
 }
 
+/// As [`run_with`], with the same score, and what happened when.
+///
+/// # Errors
+/// It never starts the workers that the trace takes.
+pub fn run_recorded(
+    trace: &Trace,
+    scaler: &mut dyn Autoscaler,
+    world: &WorldRules,
+    seed: u64,
+) -> Result<(Score, Timeline), Stuck> {
+    let mut place = World::new(&[(trace, world)], seed);
+    place.record();
+    let mut members = [Member { trace, scaler, world }];
+    let (end, tallies) = play(&mut members, place)?;
+    let mut tally = tallies.into_iter().next().expect("one member has one tally");
+    let timeline = tally.timeline.take().expect("the world was told to record");
+    Ok((score(&members[0], tally, end, seed), timeline))
+}
+
 /// A group of several in one world.
 pub struct Member<'a> {
     /// Its jobs.
@@ -69,7 +89,14 @@ pub struct Member<'a> {
 /// One of them never starts the workers that its trace takes.
 pub fn run_together(members: &mut [Member<'_>], seed: u64) -> Result<Vec<Score>, Stuck> {
     let groups: Vec<_> = members.iter().map(|m| (m.trace, m.world)).collect();
-    let mut place = World::new(&groups, seed);
+    let (end, tallies) = play(members, World::new(&groups, seed))?;
+    let scored = members.iter().zip(tallies);
+    Ok(scored.map(|(member, tally)| score(member, tally, end, seed)).collect())
+}
+
+/// Lets the members decide about their groups until the last job is finished; returns that moment
+/// and what was counted of each.
+fn play(members: &mut [Member<'_>], mut place: World<'_>) -> Result<(Moment, Vec<Tally>), Stuck> {
     let mut seen: Vec<Observation> = members.iter().map(|_| nothing_yet()).collect();
     // A poll of less than a millisecond would not move the core's clock.
     let shortest = Moment::from_micros(1000);
@@ -94,9 +121,7 @@ pub fn run_together(members: &mut [Member<'_>], seed: u64) -> Result<Vec<Score>,
         }
         due[group] = now.plus(polls[group]);
     }
-    let (end, tallies) = place.close();
-    let scored = members.iter().zip(tallies);
-    Ok(scored.map(|(member, tally)| score(member, tally, end, seed)).collect())
+    Ok(place.close())
 }
 
 /// When a run is given up.

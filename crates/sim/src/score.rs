@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::moment::Moment;
+use crate::timeline::Timeline;
 
 /// An action against the last one within this time is a reversal.
 const REVERSAL: Moment = Moment::from_micros(600_000_000);
@@ -70,6 +71,8 @@ pub(crate) struct Tally {
     pub(crate) deaths: u64,
     pub(crate) overloaded: Moment,
     pub(crate) events: u64,
+    /// What happened when, if it was followed.
+    pub(crate) timeline: Option<Timeline>,
     last_change: Option<(bool, Moment)>,
 }
 

@@ -4,10 +4,13 @@ use fastrand::Rng;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::rules::Bounds;
 use headcount_core::{Policy, Rules, Span};
+use headcount_sim::autoscaler::Core;
 use headcount_sim::baselines::fixed::Fixed;
+use headcount_sim::timeline::{Bucket, Level};
 use headcount_sim::world::{HostRules, MostWorkers, OfTrace, Outage, Source};
 use headcount_sim::{
-    Job, Member, Moment, Score, Stuck, Trace, WorldRules, run, run_together, run_with,
+    Job, Member, Moment, Score, Stuck, Trace, WorldRules, in_world, run, run_recorded,
+    run_together, run_with,
 };
 
 fn seconds(s: f64) -> Moment {
@@ -157,6 +160,40 @@ fn the_world_file_is_read_as_written() {
     assert_eq!(world.max_workers, Some(MostWorkers::OfTrace(OfTrace::Peak)));
     assert_eq!((world.start_up, world.grace), (Span::from_secs(90), Some(Span::from_secs(600))));
     assert!(serde_json::from_str::<WorldRules>(r#"{"startup": "90s"}"#).is_err());
+}
+
+#[test]
+fn following_a_run_changes_nothing_and_accounts_for_every_second() {
+    let trace = poisson(3000, 0.05, 30.0, 4);
+    let host = Some(HostRules { cores: 2.0, background_cores: 0.5, ..HostRules::default() });
+    for world in [exact_start_up(), WorldRules { host, ..exact_start_up() }] {
+        let modelled = world.host.is_some();
+        let careless = CpuAware { scale_out_below: 101.0, emergency: 101.0, ..CpuAware::default() };
+        let rules = Rules { policy: Policy::CpuAware(careless), ..quick() };
+        let rules = in_world(&rules, &world, &trace);
+        let plain = run_with(&trace, &mut Core::new(rules.clone()), &world, 1).expect("it ends");
+        let (score, line) =
+            run_recorded(&trace, &mut Core::new(rules), &world, 1).expect("it ends");
+        assert_eq!(score, plain);
+        let hours = |levels: &[Level]| -> f64 {
+            let one = |b: &Bucket, level| b.mean(level) * b.held.as_hours();
+            line.buckets.iter().flat_map(|b| levels.iter().map(move |l| one(b, *l))).sum()
+        };
+        let waited = score.waits.mean * score.jobs as f64 / 3600.0;
+        assert!((hours(&[Level::Waiting]) / waited - 1.0).abs() < 1e-6, "{score:?}");
+        let workers = hours(&[Level::Ready, Level::Starting, Level::Draining]);
+        assert!((workers / score.worker_hours - 1.0).abs() < 1e-6, "{workers}: {score:?}");
+        // On a machine that is asked for too much, work takes longer.
+        let busy = hours(&[Level::Busy]) / score.work_hours;
+        assert!(if modelled { busy > 1.001 } else { (busy - 1.0).abs() < 1e-6 }, "{busy}");
+        let cpu = line.buckets.iter().map(|b| b.max(Level::Cpu)).fold(0.0, f64::max);
+        assert_eq!(cpu, if modelled { 125.0 } else { 0.0 });
+        assert_eq!(
+            line.buckets.len(),
+            (score.span_hours * 3600.0 / line.width.as_seconds()).ceil() as usize
+        );
+        assert_eq!(line.waits.last(), Some(&(score.waits.max, 1.0)));
+    }
 }
 
 #[test]

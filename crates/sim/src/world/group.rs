@@ -13,12 +13,14 @@ use headcount_core::Span;
 use headcount_core::reading::{LIST_LIMIT, WorkerState};
 
 use super::Place;
+use super::host::Host;
 use super::rules::WorldRules;
 use super::start_up::StartUp;
 use crate::autoscaler::Victims;
 use crate::events::Event;
 use crate::moment::Moment;
 use crate::score::Tally;
+use crate::timeline::Recorder;
 use crate::trace::{Job, Trace};
 
 /// A queue and its workers.
@@ -56,6 +58,8 @@ pub(super) struct Group<'a> {
     minimum_billing: Moment,
     grace: Option<Moment>,
     pub(super) tally: Tally,
+    /// Follows what happens when, if somebody wants to know.
+    pub(super) recorder: Option<Box<Recorder>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +128,7 @@ impl<'a> Group<'a> {
             minimum_billing: Moment::from_span(rules.minimum_billing),
             grace: rules.grace.map(Moment::from_span),
             tally: Tally::new(trace.jobs.len()),
+            recorder: None,
         }
     }
 
@@ -353,6 +358,19 @@ impl<'a> Group<'a> {
         for worker in std::mem::take(&mut self.live) {
             self.leave(worker, now);
         }
-        std::mem::take(&mut self.tally)
+        let mut tally = std::mem::take(&mut self.tally);
+        let finish = |recorder: Box<Recorder>| recorder.finish(now, self.jobs, &tally.waits);
+        tally.timeline = self.recorder.take().map(finish);
+        tally
+    }
+
+    /// Tells the recorder, if there is one, how it is now.
+    pub(super) fn note(&mut self, place: &Place) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let Census { starting, ready, draining, busy } = self.census;
+        let [ready, busy, starting, draining] = [ready, busy, starting, draining].map(f64::from);
+        let cpu = place.host.as_ref().map_or(0.0, Host::asked);
+        // In the order of `Level`.
+        recorder.note(place.now, [self.queue.len() as f64, ready, busy, starting, draining, cpu]);
     }
 }

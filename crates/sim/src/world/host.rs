@@ -105,6 +105,11 @@ impl Host {
         (raw, mean)
     }
 
+    /// The cores that are asked for now, percent of those there are.
+    pub(super) fn asked(&self) -> f64 {
+        100.0 * self.wanted / self.rules.cores
+    }
+
     /// Whether the memory holds so many workers.
     pub(super) fn holds(&self, workers: usize) -> bool {
         self.rules

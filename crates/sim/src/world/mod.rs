@@ -12,6 +12,7 @@ use crate::autoscaler::Victims;
 use crate::events::{Event, Events};
 use crate::moment::Moment;
 use crate::score::Tally;
+use crate::timeline::Recorder;
 use crate::trace::Trace;
 use group::Group;
 use host::Host;
@@ -100,6 +101,7 @@ impl<'a> World<'a> {
                 self.groups[of].arrive(&mut self.place);
             }
             self.share();
+            self.note();
         }
         if !self.all_done() {
             self.place.advance(until);
@@ -132,6 +134,19 @@ impl<'a> World<'a> {
         let crowd = self.crowd();
         self.groups[group].scale(to, victims, crowd, &mut self.place);
         self.share();
+        self.note();
+    }
+
+    /// Follows what happens when, from now on.
+    pub(crate) fn record(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.recorder = Some(Box::new(Recorder::new())));
+    }
+
+    /// Tells the recorders, if any, how it is now.
+    fn note(&mut self) {
+        for group in &mut self.groups {
+            group.note(&self.place);
+        }
     }
 
     /// Workers of all groups that are not gone.
