@@ -51,6 +51,15 @@ pub struct Past {
 }
 
 impl Jobs {
+    /// What to call them: the file's name, or the group's.
+    pub fn name(&self) -> String {
+        match (&self.trace, &self.history) {
+            (Some(path), _) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            (None, Some(group)) => format!("history of {group}"),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The jobs that the arguments name.
     ///
     /// # Errors

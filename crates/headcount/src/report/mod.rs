@@ -21,6 +21,8 @@ pub use page::page;
 pub struct Report {
     /// Where the jobs are from: a file's name, or the group whose history it is.
     pub trace: String,
+    /// How well the jobs are known, if they are not from a file.
+    pub known: Option<String>,
     /// When the trace begins, if its times are real ones.
     pub begins: Option<Timestamp>,
     /// What comes, whatever the workers do.
@@ -146,6 +148,7 @@ mod tests {
         let second = Moment::from_micros(1_000_000);
         Report {
             trace: "jobs.csv".into(),
+            known: None,
             begins: None,
             demand: Demand { width: second, arrivals: vec![3, 0], load: vec![1.5, 0.5] },
             work_hours: 90.0,

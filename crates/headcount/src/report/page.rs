@@ -104,6 +104,7 @@ fn content(report: &Report) -> Markup {
         h1 { (summary::headline(report)) }
         @for sentence in summary::details(report) { p { (sentence) } }
         p.muted { (origin(report)) }
+        @if let Some(known) = &report.known { p.muted { (known) "." } }
         (facts(report))
         p #trouble hidden {}
         noscript { p { "The plots are drawn by a script in this page; the table below needs none." } }

@@ -2,11 +2,13 @@
 //! run on recorded jobs. The same jobs, files and seed always give the same numbers.
 
 mod race;
+mod report;
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use headcount_core::{Rules, Span};
 use headcount_sim::baselines::{Family, families};
 use headcount_sim::{Trace, WorldRules, in_world};
@@ -16,6 +18,7 @@ use crate::cli::jobs::{Jobs, NOW};
 use crate::cli::out;
 use crate::cli::{For, Globals, WrongUse};
 use race::{Entry, Row, race};
+use report::Destination;
 
 /// Arguments of `headcount simulate`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +48,9 @@ pub struct Args {
     /// Also run other autoscalers whose names contain one of these; `all` for every one
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compare: Vec<String>,
+    /// Also write a page with plots: what happened when, how long jobs waited, and cost against wait
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 }
 
 impl Args {
@@ -54,19 +60,29 @@ impl Args {
     /// A file makes no sense, or a policy leaves jobs waiting for ever.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let peers = chosen(&self.compare)?;
+        let destination = self.report.as_deref().map(Destination::new).transpose()?;
         let given = self.jobs.load(globals)?;
         let world = given.world(self.world.as_deref())?;
         let rules = self.policies().map(|policy| given.rules(policy)).collect::<Result<_, _>>()?;
         let entries = self.entries(rules, peers, &world, &given.trace);
-        let rows = race(&entries, &world, &given, self.seed);
+        let raced = race(&entries, &world, &given, self.seed, destination.is_some());
+        let rows = &raced.rows;
         if globals.json {
             rows.iter().try_for_each(out::print_json_line)?;
         } else {
             let slots = entries.iter().any(|entry| entry.rules.workers.slots > 1);
-            table::print(&rows, &given, slots)?;
+            table::print(rows, &given, slots)?;
         }
         let failed = |row: &Row<'_>| row.file.is_some() && row.outcome.score().is_none();
-        Ok(if rows.iter().any(failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        let code = if rows.iter().any(failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        if let Some(destination) = destination {
+            let name = self.jobs.name();
+            let page = report::page(raced, &entries, name, &given, &world, self.seed);
+            destination
+                .write(&page)
+                .with_context(|| format!("--report {destination} not written"))?;
+        }
+        Ok(code)
     }
 
     /// The policies' files, or the name of the present rules.

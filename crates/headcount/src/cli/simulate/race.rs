@@ -2,13 +2,17 @@
 
 use std::thread::available_parallelism;
 
-use headcount_core::{Rules, Span, time};
+use headcount_core::{Policy, Rules, Span, time};
+use headcount_sim::autoscaler::{Autoscaler, Core};
 use headcount_sim::benchmark::{Cell, Contender, in_parallel};
 use headcount_sim::clairvoyant::clairvoyant;
-use headcount_sim::{AtLeast, Moment, Score, Stuck, Trace, WorldRules, run as run_rules, run_with};
+use headcount_sim::{
+    AtLeast, Moment, Score, Stuck, Timeline, Trace, WorldRules, run_recorded, run_with,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::report::{self, Variation};
 use crate::cli::jobs::Given;
 use crate::history::Knowledge;
 
@@ -32,14 +36,29 @@ pub(super) struct Entry {
 /// What can be done at the same time as the rest.
 enum Task<'a> {
     Run(&'a Entry),
+    /// An entry by its number, with another wanted wait.
+    Vary(usize, Span),
     KnowTheFuture(Span),
 }
 
 /// What came of a [`Task`].
 enum Done {
-    Run(Result<Score, Stuck>),
+    Run(Result<(Score, Option<Timeline>), Stuck>),
+    Varied(Variation),
     /// Worker-hours of the schedule that knows the future.
     Future(Span, f64),
+}
+
+/// All that came of a race.
+pub(super) struct Raced<'a> {
+    /// A line for each entry.
+    pub(super) rows: Vec<Row<'a>>,
+    /// What happened when, for each entry, if a page is to show it.
+    pub(super) timelines: Vec<Option<Timeline>>,
+    /// The further runs that a page shows.
+    pub(super) variations: Vec<Variation>,
+    /// What knowing the future would cost, in the order of the wanted waits.
+    pub(super) futures: Vec<(Span, f64)>,
 }
 
 /// One line of the answer.
@@ -68,58 +87,82 @@ pub(super) enum Outcome {
     Stuck { policy: String, error: String },
 }
 
-/// Runs everything, on all cores, with a progress bar on a terminal.
+/// Runs everything, on all cores, with a progress bar on a terminal. `page`: also what a page shows.
 pub(super) fn race<'a>(
     entries: &'a [Entry],
     world: &WorldRules,
     given: &'a Given,
     seed: u64,
-) -> Vec<Row<'a>> {
-    let trace = &given.trace;
-    let mut waits: Vec<Span> = entries.iter().filter_map(Entry::comparable_wait).collect();
-    waits.sort_unstable();
-    waits.dedup();
-    let futures = waits.into_iter().map(Task::KnowTheFuture);
-    // The future takes longest, so it comes first.
-    let tasks: Vec<Task<'_>> = futures.chain(entries.iter().map(Task::Run)).collect();
+    page: bool,
+) -> Raced<'a> {
+    let tasks = tasks(entries, world, page);
     let bar = progress(tasks.len());
     let threads = available_parallelism().map_or(1, usize::from);
     let done = in_parallel(threads, &tasks, |task| {
-        let done = match task {
-            Task::Run(entry) => Done::Run(entry.run(world, trace, seed)),
+        let trace = &given.trace;
+        let done = match *task {
+            Task::Run(entry) => Done::Run(entry.run(world, trace, seed, page)),
+            Task::Vary(number, wait) => {
+                let score = entries[number].told(wait).run(world, trace, seed, false);
+                let score = score.ok().map(|(score, _)| score);
+                Done::Varied(Variation { entry: number, wait, score })
+            }
             Task::KnowTheFuture(wait) => {
-                let [start_up, within] = [world.start_up, *wait].map(Moment::from_span);
-                Done::Future(*wait, clairvoyant(trace, start_up, within).cost.as_hours())
+                let [start_up, within] = [world.start_up, wait].map(Moment::from_span);
+                Done::Future(wait, clairvoyant(trace, start_up, within).cost.as_hours())
             }
         };
         bar.inc(1);
         done
     });
     bar.finish_and_clear();
-    let (mut futures, mut runs) = (Vec::new(), Vec::new());
+    let (mut futures, mut runs, mut variations) = (Vec::new(), Vec::new(), Vec::new());
     for done in done {
         match done {
             Done::Future(wait, hours) => futures.push((wait, hours)),
             Done::Run(run) => runs.push(run),
+            Done::Varied(variation) => variations.push(variation),
         }
     }
-    let row = |(entry, run): (&'a Entry, Result<Score, Stuck>)| {
+    let known = given.past.as_ref().map(|past| &past.known);
+    let row = |(entry, run): (&'a Entry, Result<(Score, Option<Timeline>), Stuck>)| {
         let future = futures.iter().find(|(wait, _)| Some(*wait) == entry.comparable_wait());
-        Row {
+        let (outcome, timeline) = match run {
+            Ok((score, timeline)) => {
+                (Outcome::Scored(Score { policy: entry.policy.clone(), ..score }), timeline)
+            }
+            Err(stuck) => {
+                let error = stuck.to_string();
+                (Outcome::Stuck { policy: entry.policy.clone(), error }, None)
+            }
+        };
+        let row = Row {
             policy: &entry.policy,
             file: entry.file.as_deref(),
-            outcome: match run {
-                Ok(score) => Outcome::Scored(Score { policy: entry.policy.clone(), ..score }),
-                Err(stuck) => {
-                    Outcome::Stuck { policy: entry.policy.clone(), error: stuck.to_string() }
-                }
-            },
+            outcome,
             clairvoyant_worker_hours: future.map(|(_, hours)| *hours),
             wait: entry.wait,
-            history: given.past.as_ref().map(|past| &past.known),
-        }
+            history: known,
+        };
+        (row, timeline)
     };
-    entries.iter().zip(runs).map(row).collect()
+    let (rows, timelines) = entries.iter().zip(runs).map(row).unzip();
+    Raced { rows, timelines, variations, futures }
+}
+
+/// All there is to do. The future takes longest, so it comes first, in the order of the waits.
+fn tasks<'a>(entries: &'a [Entry], world: &WorldRules, page: bool) -> Vec<Task<'a>> {
+    let mut waits: Vec<Span> = entries.iter().filter_map(Entry::comparable_wait).collect();
+    let mut variations = Vec::new();
+    if page {
+        waits.extend(report::future_waits(entries));
+        variations = report::variations(entries, world);
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    let futures = waits.into_iter().map(Task::KnowTheFuture);
+    let variations = variations.into_iter().map(|(entry, wait)| Task::Vary(entry, wait));
+    futures.chain(entries.iter().map(Task::Run)).chain(variations).collect()
 }
 
 /// A bar on standard error, if that is a terminal and there is more than one thing to do.
@@ -136,14 +179,38 @@ fn progress(tasks: usize) -> ProgressBar {
 
 impl Entry {
     /// The wanted wait, if there is a schedule to compare with: those have workers of one slot.
-    fn comparable_wait(&self) -> Option<Span> {
+    pub(super) fn comparable_wait(&self) -> Option<Span> {
         self.wait.filter(|_| self.rules.workers.slots == 1)
     }
 
-    fn run(&self, world: &WorldRules, trace: &Trace, seed: u64) -> Result<Score, Stuck> {
-        let Some(peer) = &self.peer else {
-            return run_rules(trace, &self.rules, world, seed);
-        };
+    /// The same rules with another wanted wait, if they have one.
+    fn told(&self, wait: Span) -> Self {
+        let mut rules = self.rules.clone();
+        if let Policy::Slo(slo) = &mut rules.policy {
+            slo.max_wait = Some(wait);
+        }
+        Self { policy: self.policy.clone(), file: None, rules, peer: None, wait: Some(wait) }
+    }
+
+    /// Its score, and what happened when if it is to be `recorded`.
+    fn run(
+        &self,
+        world: &WorldRules,
+        trace: &Trace,
+        seed: u64,
+        recorded: bool,
+    ) -> Result<(Score, Option<Timeline>), Stuck> {
+        let mut scaler = self.scaler(world);
+        let world = WorldRules { slots: Some(self.rules.workers.slots), ..world.clone() };
+        if recorded {
+            let (score, timeline) = run_recorded(trace, scaler.as_mut(), &world, seed)?;
+            return Ok((score, Some(timeline)));
+        }
+        Ok((run_with(trace, scaler.as_mut(), &world, seed)?, None))
+    }
+
+    fn scaler(&self, world: &WorldRules) -> Box<dyn Autoscaler> {
+        let Some(peer) = &self.peer else { return Box::new(Core::new(self.rules.clone())) };
         let workers = &self.rules.workers;
         let whole = |span: Span| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
         let cell = Cell {
@@ -151,9 +218,7 @@ impl Entry {
             minimum_billing: whole(world.minimum_billing),
             wait: whole(self.wait.unwrap_or(USUAL_WAIT)).max(1),
         };
-        let world = WorldRules { slots: Some(workers.slots), ..world.clone() };
-        let mut scaler = AtLeast::new(workers.min, (peer.make)(&cell, workers.max));
-        run_with(trace, &mut scaler, &world, seed)
+        Box::new(AtLeast::new(workers.min, (peer.make)(&cell, workers.max)))
     }
 }
 
