@@ -114,12 +114,13 @@ fn hours(hours: f64) -> String {
 
 /// A number of seconds, for people.
 fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 600.0 => format!("{s:.0} s"),
-        s if s < 36_000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
+    let (number, unit) = match seconds {
+        s if s < 10.0 => (format!("{s:.1}"), "s"),
+        s if s < 600.0 => (format!("{s:.0}"), "s"),
+        s if s < 3600.0 => (format!("{:.0}", s / 60.0), "min"),
+        s => (format!("{:.1}", s / 3600.0), "h"),
+    };
+    format!("{} {unit}", number.strip_suffix(".0").unwrap_or(&number))
 }
 
 /// A number with its thousands apart.
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!([0.0, 9.994, 41.23, 1234.5].map(hours), ["0.00", "9.99", "41.2", "1,235"]);
         assert_eq!(
             [0.04, 9.5, 60.0, 3600.0, 90_000.0].map(seconds),
-            ["0.0 s", "9.5 s", "60 s", "60 min", "25.0 h"]
+            ["0 s", "9.5 s", "60 s", "1 h", "25 h"]
         );
         assert_eq!([7, 999, 1000, 1_234_567].map(with_commas), ["7", "999", "1,000", "1,234,567"]);
     }

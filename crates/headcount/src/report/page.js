@@ -2,7 +2,10 @@
 
 // Draws the plots of a simulation report from the numbers in the page. Loads nothing.
 (async () => {
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  const config = {
+    displaylogo: false, responsive: true, doubleClick: "reset",
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+  };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const element = (id) => document.getElementById(id);
   const data = JSON.parse(element("data").textContent);
@@ -23,10 +26,18 @@
   };
   const dashes = ["solid", "dash", "dot"];
   const symbols = ["circle", "diamond", "square", "triangle-up", "x", "star", "pentagon"];
+  const rounds = (i) => Math.floor(i / symbols.length);
   const theme = () => (dark.matches ? "dark" : "light");
   const color = (i) => palettes[theme()][i % palettes.light.length];
-  const dash = (i) => dashes[Math.floor(i / palettes.light.length) % dashes.length];
+  const dash = (i) => dashes[rounds(i) % dashes.length];
+  const symbol = (i) => symbols[i % symbols.length] + (rounds(i) ? "-open" : "");
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // What marks a run: filled ones have an edge that sets them off, open ones are their edge.
+  const mark = (i) => ({
+    symbol: symbol(i),
+    line: rounds(i) ? { color: color(i), width: 2 } : { color: ink("--card"), width: 1 },
+  });
 
   // --- time -------------------------------------------------------------------------------------
 
@@ -45,13 +56,14 @@
   const length = (s) => {
     if (s < 10) return `${+s.toFixed(1)} s`;
     if (s < 600) return `${Math.round(s)} s`;
-    if (s < 36000) return `${Math.round(s / 60)} min`;
+    if (s < 3600) return `${Math.round(s / 60)} min`;
     return `${+(s / 3600).toFixed(1)} h`;
   };
 
   // --- shape of all plots -----------------------------------------------------------------------
 
-  const axis = (more) => ({
+  const axis = ({ title, ...more }) => ({
+    title: { text: title, font: { size: 13, color: ink("--muted") }, standoff: 10 },
     gridcolor: ink("--grid"), linecolor: ink("--line"), zerolinecolor: ink("--line"),
     tickcolor: ink("--line"), ticks: "outside", automargin: true, ...more,
   });
@@ -63,6 +75,7 @@
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: ink("--font"), size: 13, color: ink("--text") },
     hoverlabel: { bgcolor: ink("--card"), bordercolor: ink("--line"), font: { color: ink("--text") } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: ink("--line"), activecolor: ink("--text") },
     showlegend: false,
     ...more,
   });
@@ -70,8 +83,8 @@
   const timeLayout = (title, more = {}) =>
     layout(260, {
       hovermode: "x unified",
-      xaxis: axis({ title: { text: timeTitle }, type: real ? "date" : "linear", range: [at(0), at(end)] }),
-      yaxis: axis({ title: { text: title }, rangemode: "tozero", fixedrange: true }),
+      xaxis: axis({ title: timeTitle, type: real ? "date" : "linear", range: [at(0), at(end)], ...(real ? {} : { hoverformat: ".3~f" }) }),
+      yaxis: axis({ title, rangemode: "tozero", fixedrange: true }),
       ...more,
     });
 
@@ -121,10 +134,15 @@
   ];
 
   const longest = () => [
-    courses((run) => run.longest_wait_s, () => ({
-      connectgaps: false, hovertemplate: "%{y:.4~g} s",
-    })).map((line) => ({ ...line, mode: "lines+markers", marker: { size: 3, color: line.line.color } })),
-    timeLayout("longest wait, seconds", { shapes: wanted.map((s) => rule("y", s)) }),
+    courses((run) => run.longest_wait_s, () => ({ hovertemplate: "%{y:.4~g} s" })).map((line) => ({
+      ...line, mode: "markers", marker: { size: 4, color: line.line.color, symbol: symbol(line.meta) },
+    })),
+    timeLayout("seconds", {
+      shapes: wanted.map((s) => rule("y", s)),
+      annotations: wanted.map((s) => note(`wanted ${length(s)}`, {
+        x: 1, xref: "paper", xanchor: "right", y: s, yanchor: "bottom",
+      })),
+    }),
   ];
 
   const workers = () => [
@@ -163,12 +181,11 @@
 
   // Waits span seconds to days, so their axis is logarithmic, from the least that matters.
   const least = 0.1;
-  const ticks = [0.1, 1, 10, 60, 600, 3600, 36000, 864000];
-  const tickNames = ["≤ 0.1 s", "1 s", "10 s", "1 min", "10 min", "1 h", "10 h", "10 d"];
+  const ticks = [least, 1, 10, 60, 600, 3600, 36000, 360000];
   const shown = (s) => Math.max(s, least);
   const waitAxis = (title, waits) =>
     axis({
-      type: "log", title: { text: title }, tickvals: ticks, ticktext: tickNames,
+      type: "log", title, tickvals: ticks, ticktext: ticks.map((s) => (s === least ? `≤ ${s} s` : length(s))),
       range: [Math.log10(Math.min(...waits.map(shown)) / 1.4), Math.log10(Math.max(...waits.map(shown)) * 1.6)],
     });
 
@@ -183,7 +200,7 @@
     const points = done.map(([run, i]) => ({
       type: "scatter", mode: "markers", name: plain(run.name), meta: i, visible: run.shown,
       x: [shown(run.p95_s)], y: [95], customdata: [length(run.p95_s)],
-      marker: { color: color(i), size: 9, symbol: symbols[i % symbols.length], line: { color: ink("--card"), width: 1 } },
+      marker: { color: color(i), size: 9, ...mark(i) },
       hovertemplate: "95 % waited no longer than %{customdata}<extra>%{fullData.name}</extra>",
     }));
     const ends = done.map(([run]) => run.waits[0].at(-1) ?? least);
@@ -192,7 +209,7 @@
       layout(340, {
         hovermode: "closest",
         xaxis: waitAxis("wait", [least, ...ends, ...wanted]),
-        yaxis: axis({ title: { text: "% of the jobs" }, range: [0, 101.5], fixedrange: true }),
+        yaxis: axis({ title: "% of the jobs", range: [0, 101.5], fixedrange: true }),
         shapes: [rule("y", 95, "dot"), ...wanted.map((s) => rule("x", shown(s)))],
         annotations: [
           note("95 %", { x: 0, xref: "paper", xanchor: "left", y: 95, yanchor: "top" }),
@@ -202,6 +219,35 @@
         ],
       }),
     ];
+  };
+
+  // Worker-hours: logarithmic if they span much.
+  const costAxis = (low, high) => {
+    if (high <= 8 * low) return axis({ title: "worker-hours", range: [0, high * 1.12] });
+    const tickvals = [-3, -2, -1, 0, 1, 2, 3, 4, 5].flatMap((e) => [1, 2, 5].map((n) => n * 10 ** e));
+    const range = [Math.log10(low / 1.4), Math.log10(high * 1.5)];
+    return axis({ title: "worker-hours", type: "log", tickvals, ticktext: tickvals.map((v) => `${+v.toPrecision(3)}`), range });
+  };
+  const across = (value, [from, to]) => (value - from) / (to - from);
+
+  // Where each name goes beside its mark so that it hides no other mark or name; null for nowhere.
+  const besides = (marks, others, names, width) => {
+    const taken = [...marks, ...others].map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
+    const apart = (a, b) => a[2] < b[0] || b[2] < a[0] || a[3] < b[1] || b[3] < a[1];
+    const inside = ([left, top, right]) => left >= 0 && top >= 0 && right <= width;
+    return names.map((name, i) => {
+      const [x, y] = marks[i];
+      const w = 7 * name.length;
+      const box = { "middle right": [x + 8, y - 8, x + 8 + w, y + 8], "middle left": [x - 8 - w, y - 8, x - 8, y + 8] };
+      for (const [side, top] of [["top", y - 24], ["bottom", y + 8]]) {
+        box[`${side} center`] = [x - w / 2, top, x + w / 2, top + 16];
+        box[`${side} right`] = [x, top, x + w, top + 16];
+        box[`${side} left`] = [x - w, top, x, top + 16];
+      }
+      const free = Object.keys(box).find((place) => inside(box[place]) && taken.every((other) => apart(other, box[place])));
+      if (free) taken.push(box[free]);
+      return free ?? null;
+    });
   };
 
   const frontier = () => {
@@ -216,8 +262,8 @@
     const points = done.map(([run, i]) => ({
       type: "scatter", mode: "markers+text", name: plain(run.name),
       x: [shown(run.p95_s)], y: [run.worker_hours], customdata: [length(run.p95_s)],
-      text: [plain(run.policy)], textposition: i % 2 ? "top center" : "bottom center", textfont: { size: 12 },
-      marker: { color: color(i), size: run.ours ? 13 : 10, symbol: symbols[i % symbols.length], line: { color: ink("--card"), width: 1 } },
+      text: [plain(run.policy)], textfont: { size: 12 },
+      marker: { color: color(i), size: run.ours ? 13 : 10, ...mark(i) },
       hovertemplate: "95 % waited no longer than %{customdata}, for %{y:.4~g} worker-hours<extra>%{fullData.name}</extra>",
     }));
     const future = {
@@ -228,20 +274,24 @@
     };
     const all = [...curves, ...points];
     const costs = [...all.flatMap((t) => t.y), ...futureHours];
-    const wide = Math.max(...costs) > 8 * Math.min(...costs);
-    const low = Math.log10(Math.min(...costs) / 1.3);
+    const xaxis = waitAxis(
+      "wait that 95 of 100 jobs did not exceed", [...all.flatMap((t) => t.x), ...futureWaits, ...wanted],
+    );
+    const yaxis = costAxis(Math.min(...costs), Math.max(...costs));
+    const width = element("frontier").clientWidth - 84;
+    const pixel = ([x, y]) => [
+      across(Math.log10(x), xaxis.range) * width,
+      (1 - across(yaxis.type === "log" ? Math.log10(y) : y, yaxis.range)) * 330,
+    ];
+    const spots = (traces) => traces.flatMap((t) => t.x.map((x, i) => pixel([x, t.y[i]])));
+    const places = besides(spots(points), spots(curves), points.map((t) => t.text[0]), width);
+    points.forEach((t, i) => (places[i] ? (t.textposition = places[i]) : (t.mode = "markers")));
     return [
       [...(futureWaits.length ? [{ ...future, mode: futureWaits.length > 1 ? "lines" : "markers" }] : []), ...all],
-      layout(460, {
+      layout(500, {
         hovermode: "closest", showlegend: true, margin: { l: 64, r: 16, t: 16, b: 48 },
-        legend: { orientation: "h", y: -0.18, yanchor: "top", x: 0 },
-        xaxis: waitAxis("wait that 95 of 100 jobs did not exceed", [...all.flatMap((t) => t.x), ...futureWaits, ...wanted]),
-        yaxis: axis({
-          title: { text: "worker-hours" },
-          ...(wide
-            ? { type: "log", dtick: "D2", range: [low, Math.log10(Math.max(...costs) * 1.4)] }
-            : { range: [0, Math.max(...costs) * 1.12] }),
-        }),
+        legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0 },
+        xaxis, yaxis,
         shapes: wanted.map((s) => rule("x", shown(s))),
         annotations: wanted.map((s) => note(`wanted ${length(s)}`, {
           x: Math.log10(shown(s)), y: 0.99, yref: "paper", yanchor: "top", xanchor: "left", xshift: 3,
@@ -266,14 +316,15 @@
   };
 
   const shows = (i) => data.runs[i].shown;
-  let window_ = null;
+  // What all time plots show: two points of their axis, or null for all.
+  let view = null;
 
   const draw = async (id) => {
     const [traces, shape] = plots[id]();
     for (const trace of traces) if ("meta" in trace) trace.visible = shows(trace.meta);
-    if (id in times && window_) shape.xaxis.range = window_;
+    if (id in times && view) shape.xaxis.range = view;
     await Plotly.react(id, traces, shape, config);
-    if (id in times && window_) await fit(id);
+    if (id in times && view) await fit(id);
   };
 
   const drawAll = async () => {
@@ -283,11 +334,12 @@
   // Makes the height of a time plot fit what its window shows.
   const fit = async (id) => {
     const plot = element(id);
-    if (!window_) return Plotly.relayout(plot, { "yaxis.autorange": true });
+    if (!view) return Plotly.relayout(plot, { "yaxis.autorange": true });
     if (id === "labour") return null;
     const key = (x) => (real ? Date.parse(x) : x);
-    const [from, to] = window_.map((x) => (real ? Date.parse(`${x}`.replace(" ", "T") + (/Z$/.test(x) ? "" : "Z")) : x));
-    let most = 0;
+    const [from, to] = view.map((x) => (real ? Date.parse(`${x}`.replace(" ", "T") + (/Z$/.test(x) ? "" : "Z")) : x));
+    // The line at 100 % stays in sight.
+    let most = id === "cpu" ? 100 : 0;
     for (const { x, y, visible } of plot.data) {
       if (visible === false) continue;
       for (let i = 0; i < y.length; i++) {
@@ -306,8 +358,8 @@
       const whole = change["xaxis.autorange"] === true;
       if (busy || (range[0] === undefined && !whole)) return;
       busy = true;
-      window_ = whole ? null : range;
-      const next = { "xaxis.range": window_ ?? [at(0), at(end)], "xaxis.autorange": false };
+      view = whole ? null : range;
+      const next = { "xaxis.range": view ?? [at(0), at(end)], "xaxis.autorange": false };
       for (const other of present.filter((other) => other in times)) {
         await Plotly.relayout(other, next);
         await fit(other);

@@ -171,14 +171,16 @@ fn facts(report: &Report) -> Markup {
     };
     let share = 100.0 * report.work_hours / score.worker_hours.max(f64::MIN_POSITIVE);
     let changes = (score.scale_outs + score.scale_ins) as f64 / score.span_hours.max(1e-9);
+    let wasted = match score.wasted_starts {
+        1 => "1 wasted start".into(),
+        n => format!("{} wasted starts", with_commas(n)),
+    };
     html! {
         dl.facts {
             (fact("p95 wait", &seconds(score.waits.p95), &wanted))
             (fact("worker-hours", &hours(score.worker_hours), &format!("{share:.0} % of them at work")))
             @if let Some((ratio, note)) = against { (fact("against the future", &ratio, &note)) }
-            (fact("changes an hour", &format!("{changes:.1}"), &format!(
-                "{} wasted starts", with_commas(score.wasted_starts)
-            )))
+            (fact("changes an hour", &format!("{changes:.1}"), &wasted))
             (fact("killed jobs", &with_commas(score.busy_kills), "stopped with their worker"))
         }
     }
@@ -200,7 +202,7 @@ fn legend(report: &Report) -> Markup {
                 }
             }
             button.plain type="button" data-show="all" { "all" }
-            button.plain type="button" data-show="ours" { "only policies of files" }
+            button.plain type="button" data-show="ours" { "only mine" }
         }
     }
 }

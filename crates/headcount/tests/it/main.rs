@@ -11,6 +11,7 @@ mod history;
 mod process;
 mod redis;
 mod replay;
+mod report;
 mod script;
 mod simulate;
 mod support;

@@ -1,5 +1,6 @@
 //! What several tests share.
 
+pub mod browser;
 pub mod daemon;
 pub mod docker;
 pub mod redis;
