@@ -138,9 +138,10 @@ fn with_commas(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headcount_sim::Moment;
+    use headcount_sim::baselines::fixed::Fixed;
     use headcount_sim::score::Waits;
     use headcount_sim::timeline::Bucket;
+    use headcount_sim::{Moment, Trace, run_recorded};
 
     use super::*;
 
@@ -163,23 +164,10 @@ mod tests {
 
     /// A run with this p95 wait and cost.
     pub(super) fn run(policy: &str, file: Option<&str>, p95: f64, worker_hours: f64) -> Run {
-        let score = Score {
-            waits: Waits { p50: 0.0, p95, p99: p95, max: p95, mean: p95 / 9.0 },
-            worker_hours,
-            work_hours: 90.0,
-            scale_outs: 3,
-            scale_ins: 2,
-            reversals: 1,
-            wasted_starts: 0,
-            busy_kills: 0,
-            deaths: 0,
-            overload_minutes: 0.0,
-            jobs: 3,
-            span_hours: 2.0,
-            seed: 1,
-            policy: policy.into(),
-            events: 9,
-        };
+        let none = Trace::default();
+        let (score, _) = run_recorded(&none, &mut Fixed(1), &WorldRules::default(), 1).unwrap();
+        let waits = Waits { p50: 0.0, p95, p99: p95, max: p95, mean: p95 / 9.0 };
+        let score = Score { waits, worker_hours, policy: policy.into(), ..score };
         let width = Moment::from_micros(1_000_000);
         let buckets = vec![Bucket::default(); 2];
         let timeline = Timeline { width, buckets, waits: vec![(0.0, 0.5), (p95, 1.0)] };

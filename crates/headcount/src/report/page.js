@@ -102,10 +102,10 @@
   const wanted = [...new Set(data.runs.map((run) => run.wanted_s).filter((s) => s !== null))];
   const done = data.runs.map((run, i) => [run, i]).filter(([run]) => run.p95_s !== null);
 
-  // A line of each run over time.
+  // A line of each run over time, the first above the others.
   const courses = (y, hover) =>
     done.map(([run, i]) => ({
-      type: "scatter", mode: "lines", name: plain(run.name), meta: i, visible: run.shown,
+      type: "scatter", mode: "lines", name: plain(run.name), meta: i, zorder: -i,
       x: starts(run.width_s ? y(run).length : 0, run.width_s), y: closed(y(run)),
       line: { color: color(i), dash: dash(i), width: i === 0 ? 2.2 : 1.6, shape: "hv" },
       ...hover(run),
@@ -135,7 +135,8 @@
 
   const longest = () => [
     courses((run) => run.longest_wait_s, () => ({ hovertemplate: "%{y:.4~g} s" })).map((line) => ({
-      ...line, mode: "markers", marker: { size: 4, color: line.line.color, symbol: symbol(line.meta) },
+      ...line, x: line.x.slice(0, -1), y: line.y.slice(0, -1), mode: "markers",
+      marker: { size: 4, color: line.line.color, symbol: symbol(line.meta) },
     })),
     timeLayout("seconds", {
       shapes: wanted.map((s) => rule("y", s)),
@@ -191,14 +192,14 @@
 
   const distribution = () => {
     const curves = done.map(([run, i]) => ({
-      type: "scatter", mode: "lines", name: plain(run.name), meta: i, visible: run.shown,
+      type: "scatter", mode: "lines", name: plain(run.name), meta: i, zorder: -i,
       x: [least, ...run.waits[0].map(shown)], y: [0, ...run.waits[1]],
       customdata: [0, ...run.waits[0]].map(length),
       line: { color: color(i), dash: dash(i), width: i === 0 ? 2.2 : 1.6, shape: "hv" },
       hovertemplate: "%{y:.4~g} % waited no longer than %{customdata}<extra>%{fullData.name}</extra>",
     }));
     const points = done.map(([run, i]) => ({
-      type: "scatter", mode: "markers", name: plain(run.name), meta: i, visible: run.shown,
+      type: "scatter", mode: "markers", name: plain(run.name), meta: i, zorder: -i,
       x: [shown(run.p95_s)], y: [95], customdata: [length(run.p95_s)],
       marker: { color: color(i), size: 9, ...mark(i) },
       hovertemplate: "95 % waited no longer than %{customdata}<extra>%{fullData.name}</extra>",

@@ -66,6 +66,13 @@ impl Args {
         let rules = self.policies().map(|policy| given.rules(policy)).collect::<Result<_, _>>()?;
         let entries = self.entries(rules, peers, &world, &given.trace);
         let raced = race(&entries, &world, &given, self.seed, destination.is_some());
+        // First the page, since whoever reads the table may stop early (`| head`); what is wrong
+        // with it is told last, so that the table is not lost.
+        let written = destination.map_or(Ok(()), |destination| {
+            let name = self.jobs.name();
+            let page = report::page(&raced, &entries, name, &given, &world, self.seed);
+            destination.write(&page).with_context(|| format!("--report {destination} not written"))
+        });
         let rows = &raced.rows;
         if globals.json {
             rows.iter().try_for_each(out::print_json_line)?;
@@ -73,16 +80,9 @@ impl Args {
             let slots = entries.iter().any(|entry| entry.rules.workers.slots > 1);
             table::print(rows, &given, slots)?;
         }
+        written?;
         let failed = |row: &Row<'_>| row.file.is_some() && row.outcome.score().is_none();
-        let code = if rows.iter().any(failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-        if let Some(destination) = destination {
-            let name = self.jobs.name();
-            let page = report::page(raced, &entries, name, &given, &world, self.seed);
-            destination
-                .write(&page)
-                .with_context(|| format!("--report {destination} not written"))?;
-        }
-        Ok(code)
+        Ok(if rows.iter().any(failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     /// The policies' files, or the name of the present rules.

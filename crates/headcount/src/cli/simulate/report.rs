@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use headcount_core::{Policy, Span, rules::Bounds};
 use headcount_sim::timeline::Demand;
-use headcount_sim::{Score, WorldRules};
+use headcount_sim::{Score, Timeline, WorldRules};
 use serde::Serialize;
 use tempfile::{Builder, NamedTempFile};
 
@@ -118,7 +118,7 @@ fn multiples(wait: Span) -> impl Iterator<Item = Span> {
 
 /// The page of a race.
 pub(super) fn page(
-    raced: Raced<'_>,
+    raced: &Raced<'_>,
     entries: &[Entry],
     name: String,
     given: &Given,
@@ -127,7 +127,7 @@ pub(super) fn page(
 ) -> String {
     let known = given.past.as_ref().map(|past| &past.known);
     let frontiers = frontiers(&raced.variations, entries.len());
-    let runs = raced.rows.into_iter().zip(raced.timelines).zip(entries);
+    let runs = raced.rows.iter().zip(&raced.timelines).zip(entries);
     let runs = runs.map(|((row, timeline), entry)| run(row, timeline, entry)).collect();
     let report = Report {
         trace: name,
@@ -140,12 +140,12 @@ pub(super) fn page(
         seed,
         runs,
         frontiers,
-        future: raced.futures,
+        future: raced.futures.clone(),
     };
     report::page(&report)
 }
 
-fn run(row: Row<'_>, timeline: Option<headcount_sim::Timeline>, entry: &Entry) -> Run {
+fn run(row: &Row<'_>, timeline: &Option<Timeline>, entry: &Entry) -> Run {
     let rules = Rules { workers: &entry.rules.workers, policy: &entry.rules.policy };
     Run {
         policy: entry.policy.clone(),
@@ -153,9 +153,9 @@ fn run(row: Row<'_>, timeline: Option<headcount_sim::Timeline>, entry: &Entry) -
         rules: entry.peer.is_none().then(|| serde_saphyr::to_string(&rules).ok()).flatten(),
         wait: row.wait,
         future: row.clairvoyant_worker_hours,
-        outcome: match (row.outcome, timeline) {
-            (Outcome::Scored(score), Some(timeline)) => Ok((score, timeline)),
-            (Outcome::Stuck { error, .. }, _) => Err(error),
+        outcome: match (&row.outcome, timeline) {
+            (Outcome::Scored(score), Some(timeline)) => Ok((score.clone(), timeline.clone())),
+            (Outcome::Stuck { error, .. }, _) => Err(error.clone()),
             (Outcome::Scored(_), None) => Err("its course was not recorded".into()),
         },
     }
