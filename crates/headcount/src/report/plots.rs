@@ -150,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn real_times_are_told_and_others_are_not() {
+        let mut report = report(vec![run("slo", Some("a.yaml"), 9.0, 2.0)]);
+        let begins = |report: &Report| -> Value {
+            serde_json::from_str::<Value>(&json(report)).unwrap()["begins_ms"].clone()
+        };
+        assert_eq!(begins(&report), Value::Null);
+        report.begins = Some(headcount_core::Timestamp::from_millis(1_767_225_600_000));
+        assert_eq!(begins(&report), 1_767_225_600_000_i64);
+    }
+
+    #[test]
     fn every_list_has_a_number_for_each_stretch() {
         let report = report(vec![run("slo", Some("a.yaml"), 9.0, 2.0)]);
         let text: Value = serde_json::from_str(&json(&report)).unwrap();
