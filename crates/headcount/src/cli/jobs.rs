@@ -44,7 +44,8 @@ pub struct Past {
     pub group: String,
     /// How well its jobs are known.
     pub known: Knowledge,
-    /// What the world was like: how long workers took to start, how many slots they had.
+    /// What the world was like: when it was, how long workers took to start, how many slots they
+    /// had.
     pub world: WorldRules,
     /// Its rules in the present configuration; `None` if that cannot be read or has no such group.
     pub rules: Option<Rules>,
@@ -81,7 +82,7 @@ impl Jobs {
         }
         let rules = kept.config(&group).map(|config| config.rules.clone());
         let state = kept.latest(&group).map(|latest| &latest.state);
-        let world = world_of(rules.as_ref(), state);
+        let world = WorldRules { begins: history.known.from, ..world_of(rules.as_ref(), state) };
         let past = Past { group, known: history.known, world, rules };
         Ok(Given { trace: history.trace, past: Some(past) })
     }

@@ -208,6 +208,7 @@ pub fn load_world(path: &Path, usual: &WorldRules) -> Result<WorldRules, ConfigE
         world.start_up = usual.start_up;
     }
     world.slots = world.slots.or(usual.slots);
+    world.begins = usual.begins;
     Ok(world)
 }
 

@@ -3,7 +3,7 @@
 use headcount_core::reading::{
     FleetReading, HostReading, LIST_LIMIT, QueueReading, Worker as Listed,
 };
-use headcount_core::{Observation, Reading, Silence};
+use headcount_core::{Observation, Reading, Silence, Timestamp};
 
 use super::Place;
 use super::group::{Census, Group, State, Worker};
@@ -15,15 +15,16 @@ impl Group<'_> {
     /// are on the machine.
     pub(super) fn observe(&mut self, crowd: usize, place: &mut Place, seen: &mut Observation) {
         let now = place.now;
-        seen.t = now.as_timestamp();
+        let t = self.rules.time(now);
+        seen.t = t;
         if self.answers(Source::Host, now, &mut seen.host) {
-            tell(&mut seen.host, now, |host| observe_host(crowd, place, host));
+            tell(&mut seen.host, t, |host| observe_host(crowd, place, host));
         }
         if self.answers(Source::Fleet, now, &mut seen.fleet) {
-            tell(&mut seen.fleet, now, |fleet| self.observe_fleet(fleet));
+            tell(&mut seen.fleet, t, |fleet| self.observe_fleet(fleet));
         }
         if self.answers(Source::Queue, now, &mut seen.queue) {
-            tell(&mut seen.queue, now, |queue| self.observe_queue(now, queue));
+            tell(&mut seen.queue, t, |queue| self.observe_queue(now, queue));
         }
     }
 
@@ -88,7 +89,7 @@ impl Group<'_> {
             id: format!("w{number}"),
             state: state.seen(),
             busy: None,
-            started_at: Some(ordered_at.as_timestamp()),
+            started_at: Some(self.rules.time(*ordered_at)),
             version: None,
         }
     }
@@ -124,12 +125,12 @@ fn observe_host(crowd: usize, place: &mut Place, seen: &mut HostReading) {
 }
 
 /// Has `write` bring a reading up to date, or make one.
-fn tell<T: Default>(reading: &mut Reading<T>, now: Moment, write: impl FnOnce(&mut T)) {
+fn tell<T: Default>(reading: &mut Reading<T>, now: Timestamp, write: impl FnOnce(&mut T)) {
     if let Reading::Known { value, taken_at } = reading {
-        *taken_at = now.as_timestamp();
+        *taken_at = now;
         return write(value);
     }
     let mut value = T::default();
     write(&mut value);
-    *reading = Reading::known(value, now.as_timestamp());
+    *reading = Reading::known(value, now);
 }

@@ -1,7 +1,7 @@
 //! What the world is like, as a file says it.
 
-use headcount_core::Span;
 use headcount_core::rules::MOST_WORKERS;
+use headcount_core::{Span, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,6 +35,9 @@ pub struct WorldRules {
     pub host: Option<HostRules>,
     /// When sources do not answer.
     pub outages: Vec<Outage>,
+    /// When the trace begins, if it is known: schedules and what the clock brings go by that.
+    #[serde(skip)]
+    pub begins: Option<Timestamp>,
 }
 
 /// The most workers: a number, or `peak`.
@@ -115,6 +118,7 @@ impl Default for WorldRules {
             grace: None,
             host: None,
             outages: Vec::new(),
+            begins: None,
         }
     }
 }
@@ -182,6 +186,11 @@ impl WorldRules {
         found
     }
 
+    /// What the clock says at a moment.
+    pub fn time(&self, at: Moment) -> Timestamp {
+        self.begins.map_or_else(|| at.as_timestamp(), |begins| begins.plus(at.as_span()))
+    }
+
     /// Whether a source is silent (`false`) or repeats itself (`true`) at a moment; `None` if it
     /// answers.
     pub(super) fn outage(&self, source: Source, now: Moment) -> Option<bool> {
@@ -238,6 +247,16 @@ mod tests {
             assert_eq!(world.outage(Source::Fleet, minutes(at)), None);
         }
         assert!(serde_json::from_str::<WorldRules>(r#"{"host": {"core": 2}}"#).is_err());
+    }
+
+    #[test]
+    fn the_clock_goes_by_the_beginning_of_the_trace_if_that_is_known() {
+        let at = Moment::from_micros(90_000_000);
+        let unknown = WorldRules::default();
+        assert_eq!(unknown.time(at), at.as_timestamp());
+        let begins = Timestamp::from_millis(1_793_024_000_000);
+        let known = WorldRules { begins: Some(begins), ..unknown };
+        assert_eq!(known.time(at), Timestamp::from_millis(1_793_024_090_000));
     }
 
     #[test]

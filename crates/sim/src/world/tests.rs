@@ -127,6 +127,21 @@ fn a_worker_runs_as_many_jobs_as_it_has_slots() {
 }
 
 #[test]
+fn sources_go_by_the_clock_of_the_trace() {
+    let trace = trace(&[10]);
+    let begins = Timestamp::from_millis(1_793_024_000_000);
+    let rules = WorldRules { begins: Some(begins), ..WorldRules::default() };
+    let mut world = World::new(&[(&trace, &rules)], 1);
+    let mut seen = nothing();
+    world.advance(seconds(60));
+    world.scale(0, 1, Victims::IdleFirst);
+    world.observe(0, &mut seen);
+    let now = begins.plus(Span::from_secs(60));
+    assert_eq!((seen.t, seen.queue.fresh(now, Span::ZERO).unwrap().waiting), (now, 1));
+    assert_eq!(seen.fleet.value().unwrap().workers[0].started_at, Some(now));
+}
+
+#[test]
 fn the_list_of_workers_is_as_it_would_be_written_anew() {
     let trace = trace(&[7, 3, 30, 2, 9, 1]);
     let mut world = world(&trace, 1);
