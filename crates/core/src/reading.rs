@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{Span, Timestamp, as_seconds, as_seconds_list};
+use crate::time::{Span, Timestamp, as_seconds, as_seconds_list, as_seconds_lists};
 
 /// The most entries a list inside a reading may have; sources cut longer ones.
 pub const LIST_LIMIT: usize = 256;
@@ -190,6 +190,10 @@ pub struct QueueReading {
     #[serde(default, rename = "durations_s", with = "as_seconds_list")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub durations: Vec<Span>,
+    /// Those of `durations` of which the source tells the tag, by the names that `tags` uses.
+    #[serde(default, rename = "durations_by_tag_s", with = "as_seconds_lists")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub durations_by_tag: BTreeMap<String, Vec<Span>>,
     /// Jobs finished since some fixed point in the past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_total: Option<u64>,

@@ -103,6 +103,33 @@ pub mod as_seconds_list {
     }
 }
 
+/// Serialises lists of [`Span`] by name as numbers of seconds.
+pub mod as_seconds_lists {
+    use std::collections::BTreeMap;
+
+    use super::{Deserialize, Deserializer, Serialize, Serializer, Span, as_seconds_list};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct List(#[serde(with = "as_seconds_list")] Vec<Span>);
+
+    /// Writes lists of seconds.
+    pub fn serialize<S: Serializer>(
+        lists: &BTreeMap<String, Vec<Span>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_map(lists.iter().map(|(name, list)| (name, List(list.clone()))))
+    }
+
+    /// Reads lists of seconds; negative and non-finite numbers are errors.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<String, Vec<Span>>, D::Error> {
+        let lists = BTreeMap::<String, List>::deserialize(from)?;
+        Ok(lists.into_iter().map(|(name, list)| (name, list.0)).collect())
+    }
+}
+
 fn not_a_span<E: serde::de::Error>(seconds: f64) -> E {
     E::custom(format!("{seconds} is no length of time: use seconds, 0 or more"))
 }

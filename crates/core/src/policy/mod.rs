@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Rule, Why};
+use crate::estimate::Estimate;
 use crate::guard::Look;
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
@@ -54,7 +55,7 @@ pub struct PolicyState {
     /// Memory of `ratio`.
     #[serde(skip_serializing_if = "is_default")]
     pub ratio: RatioState,
-    /// Memory of `slo`.
+    /// Memory of `slo`, with the estimate that every policy keeps up to date.
     #[serde(skip_serializing_if = "is_default")]
     pub slo: SloState,
 }
@@ -128,6 +129,11 @@ impl Policy {
 
     /// The policy's wish for what is seen. Called only with fresh readings.
     pub(crate) fn wish(&self, state: &mut PolicyState, look: &Look<'_>) -> Wish {
+        // `slo` learns by itself, in the order that its rule needs.
+        if let Some(queue) = look.queue.filter(|_| !matches!(self, Self::Slo(_))) {
+            state.slo.estimate.observe(look, queue);
+        }
+        state.drop_unused(self);
         if let Self::Occupancy(p) = self {
             p.watch(&mut state.occupancy, look);
         }
@@ -150,6 +156,21 @@ impl Policy {
 }
 
 impl PolicyState {
+    /// What is learnt of jobs and workers, under any policy.
+    pub const fn estimate(&self) -> &Estimate {
+        &self.slo.estimate
+    }
+
+    /// What fills up and serves another policy only would be stored for nothing.
+    fn drop_unused(&mut self, policy: &Policy) {
+        if !matches!(policy, Policy::Occupancy(_)) {
+            self.occupancy.samples.clear();
+        }
+        if !matches!(policy, Policy::Ratio(_)) {
+            self.ratio.recommended.clear();
+        }
+    }
+
     pub(crate) fn acted(&mut self, change: &Pending) {
         self.cpu_aware.acted(change);
         self.occupancy.acted(change);

@@ -55,6 +55,7 @@ impl Memory {
             waits,
             ages,
             durations: Vec::new(),
+            durations_by_tag: BTreeMap::new(),
             finished_total: Some(finished_total),
             tags: if raw.paused { BTreeMap::new() } else { tags(raw) },
             occupancy: None,
