@@ -45,7 +45,10 @@ pub fn decide(
     if work_may_have_come(rules, &silent, silence, fresh.queue.as_ref().ok()) {
         state.policy.forget_idleness();
     }
-    let Ok(fleet) = fresh.fleet else { return hold_blindly(state, &silent, now) };
+    let Ok(fleet) = fresh.fleet else {
+        state.load.interrupted();
+        return hold_blindly(state, &silent, now);
+    };
     let (bounds, in_window) = guard::controls::bounds_at(rules, now);
     let look = Look {
         rules,
@@ -65,9 +68,11 @@ pub fn decide(
     }
     let policy_wanted = draft.wanted;
 
+    guard::capacity::watch(&mut state.load, &look);
     guard::unknown::apply(&mut state.unknown, &silent, &look, &mut draft);
     guard::controls::apply(&mut state.controls, in_window, &look, &mut draft);
-    guard::brake::apply(&mut state.brake, &look, &mut draft);
+    guard::brake::apply(&mut state.brake, &state.load, &look, &mut draft);
+    guard::capacity::apply(&state.load, &look, &mut draft);
     guard::limits::apply(&look, &mut draft);
     guard::bounds::apply(&mut draft);
     guard::busy::apply(&look, &mut draft);

@@ -106,6 +106,7 @@ pub enum Rule {
     Override,
     Pause,
     Brake,
+    Capacity,
     Limits,
     Bounds,
     Busy,
@@ -137,6 +138,7 @@ impl Rule {
             Self::Override => "override",
             Self::Pause => "pause",
             Self::Brake => "brake",
+            Self::Capacity => "capacity",
             Self::Limits => "limits",
             Self::Bounds => "bounds",
             Self::Busy => "busy",
@@ -220,6 +222,16 @@ pub enum Why {
     HostFull { what: Gauge, now: f64, resume: f64, emergency: f64 },
     /// A limit of the host is far exceeded; one worker less.
     HostCritical { what: Gauge, now: f64, emergency: f64 },
+    /// The host carries no more; `each` and `others` in percent of it.
+    HostCarries {
+        what: Gauge,
+        carries: u32,
+        wanted: u32,
+        each: f64,
+        others: f64,
+        limit: f64,
+        cores: f64,
+    },
     /// One decision may go no further.
     StepLimit { limit: u32 },
     /// Outside the bounds.
@@ -368,6 +380,22 @@ impl fmt::Display for Why {
             Self::HostCritical { what, now, emergency } => {
                 write!(f, "{what} {now:.1} % has reached the emergency limit of {emergency} %")
             }
+            Self::HostCarries {
+                what: Gauge::Memory, carries, wanted, each, others, limit, ..
+            } => {
+                write!(
+                    f,
+                    "the host carries {carries}, wanted {wanted}: {each:.1} % of memory per worker, \
+                     {others:.1} % of others, limit {limit} %"
+                )
+            }
+            Self::HostCarries { carries, wanted, each, others, limit, cores, .. } => write!(
+                f,
+                "the host carries {carries}, wanted {wanted}: {:.2} cores per worker, \
+                 {:.2} cores of others, {limit} % of {cores} cores",
+                each / 100.0 * cores,
+                others / 100.0 * cores
+            ),
             Self::StepLimit { limit } => write!(f, "at most {limit} in one step"),
             Self::OutOfBounds { min, max } => write!(f, "must be {min} to {max}"),
             Self::OnlyIdle { idle: 0, of } => write!(f, "none of {of} is known to be idle"),

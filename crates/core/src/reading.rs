@@ -247,6 +247,13 @@ pub struct HostReading {
     /// Cores that the workers may use: the machine's, or fewer under a cgroup limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
+    /// The workers run on another machine, of which this says nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub elsewhere: bool,
+}
+
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl HostReading {

@@ -20,6 +20,8 @@ pub struct Rules {
     pub policy: Policy,
     /// The host's limits: no growth beyond them.
     pub brake: Brake,
+    /// How full of workers the host may get, by what they are known to take.
+    pub capacity: Capacity,
     /// How far one decision may go.
     pub limits: Limits,
     /// Other bounds at certain times.
@@ -60,6 +62,7 @@ impl Rules {
         self.workers.problems(&mut found);
         self.policy.problems(&mut found);
         self.brake.problems(&mut found);
+        self.capacity.problems(&mut found);
         self.limits.problems(&mut found);
         if let Some(schedule) = &self.schedule {
             schedule.problems(&self.workers, &mut found);
@@ -215,6 +218,48 @@ impl Default for MemoryPressure {
 impl From<MemoryPressure> for Pressure {
     fn from(limits: MemoryPressure) -> Self {
         Self { resume: limits.resume, emergency: limits.emergency }
+    }
+}
+
+/// How full of workers the host may get, in percent, by what each is known to take. No worker is added
+/// beyond; nothing happens until that is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Capacity {
+    /// CPU: the last worker may start below this. Default: 90, and none for a policy with a CPU rule
+    /// of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+    /// Memory: the last worker must fit below this. Default: 90.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+    /// No such limit at all.
+    #[serde(skip_serializing_if = "is_false")]
+    pub off: bool,
+}
+
+impl Capacity {
+    /// Above this CPU has no room for work that comes in bursts, and memory none for a job that
+    /// takes more than others.
+    const MOST: f64 = 90.0;
+
+    /// The limit of CPU, percent: as given, else 90.
+    pub fn cpu(&self) -> f64 {
+        self.cpu.unwrap_or(Self::MOST)
+    }
+
+    /// The limit of memory, percent: as given, else 90.
+    pub fn memory(&self) -> f64 {
+        self.memory.unwrap_or(Self::MOST)
+    }
+
+    fn problems(&self, found: &mut Vec<(String, String)>) {
+        for (key, limit) in [("capacity.cpu", self.cpu), ("capacity.memory", self.memory)] {
+            if limit.is_some_and(|limit| !(1.0..=100.0).contains(&limit)) {
+                let what = "must be a percentage, 1 to 100; `off: true` switches it off";
+                found.push((key.into(), what.into()));
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, Direction, Kind, Rule, Why};
+use crate::estimate::load::Load;
 use crate::guard::brake::BrakeState;
 use crate::guard::breaker::BreakerState;
 use crate::guard::unknown::UnknownState;
@@ -32,6 +33,8 @@ pub struct State {
     pub unknown: UnknownState,
     /// Whether the brake is on.
     pub brake: BrakeState,
+    /// What the workers take of their machine.
+    pub load: Load,
     /// Failures in a row.
     pub breaker: BreakerState,
     /// What a person asked for.
@@ -49,6 +52,7 @@ impl Default for State {
             policy: PolicyState::default(),
             unknown: UnknownState::default(),
             brake: BrakeState::default(),
+            load: Load::default(),
             breaker: BreakerState::default(),
             controls: Controls::default(),
             pending: None,
@@ -174,6 +178,7 @@ impl State {
         }
         if self.seen_at.is_some_and(|seen_at| now.since(seen_at) > rules.stale_after()) {
             self.policy.forget_idleness();
+            self.load.interrupted();
             self.unknown.interrupted(now);
         }
     }
@@ -196,6 +201,7 @@ impl State {
         self.policy.shift(delta);
         self.unknown.times().into_iter().for_each(later);
         self.brake.times().into_iter().for_each(later);
+        self.load.shift(delta);
         self.breaker.times().into_iter().for_each(later);
         if let Some(pending) = &mut self.pending {
             pending.at = pending.at.plus(delta);

@@ -80,6 +80,7 @@ fn queue() -> impl Strategy<Value = QueueReading> {
             paused,
             waits,
             ages,
+            durations_by_tag: [("mail".to_string(), durations.clone())].into(),
             durations,
             finished_total,
             ..QueueReading::default()
@@ -92,8 +93,15 @@ fn host() -> impl Strategy<Value = HostReading> {
     let percent = || prop_oneof![3 => 0.0..60.0, 3 => 60.0..=100.0, 1 => Just(0.0)];
     let cpu_raw = prop_oneof![19 => percent(), 1 => odd];
     let gauge = || proptest::option::of(percent());
-    (cpu_raw, gauge(), gauge(), gauge()).prop_map(|(cpu_raw, cpu_mean, mem, cpu_pressure)| {
-        HostReading { cpu_raw, cpu_mean, mem, cpu_pressure, ..HostReading::default() }
+    let cores = prop_oneof![
+        2 => Just(None),
+        8 => Just(Some(4.0)),
+        1 => select(vec![f64::NAN, f64::INFINITY, 0.0, f64::MIN_POSITIVE, f64::MAX]).prop_map(Some),
+    ];
+    let gauges = (gauge(), gauge(), gauge());
+    (cpu_raw, gauges, cores, any::<bool>()).prop_map(|(cpu_raw, gauges, cores, elsewhere)| {
+        let (cpu_mean, mem, cpu_pressure) = gauges;
+        HostReading { cpu_raw, cpu_mean, mem, cpu_pressure, cores, elsewhere, ..Default::default() }
     })
 }
 

@@ -209,7 +209,7 @@ impl Group {
         let fleet = fleet.unwrap_or_else(|_| Err(too_slow()));
         Observation {
             t: now,
-            host: (parts.host)(now, parts.rules.policy.poll()),
+            host: host_reading(parts, now),
             fleet: self.fleet_reading(fleet, queue.as_ref().ok(), now),
             queue: match queue {
                 Ok(QueueSeen { reading, .. }) => Reading::known(reading, now),
@@ -304,6 +304,15 @@ impl Group {
         let tick = Tick { seen, decision, outcome, cpu_ema: state.cpu_ema(), ..self.blank_tick() };
         let _ = self.parts.ticks.send(Arc::new(tick));
     }
+}
+
+/// What the machine says, marked if the workers run on another one.
+fn host_reading(parts: &Parts, now: Timestamp) -> Reading<HostReading> {
+    let mut host = (parts.host)(now, parts.rules.policy.poll());
+    if let Reading::Known { value, .. } = &mut host {
+        value.elsewhere = !parts.target.runs_here();
+    }
+    host
 }
 
 fn too_slow() -> Missing {

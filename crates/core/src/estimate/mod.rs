@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod durations;
+pub mod load;
 mod sample;
 mod start_up;
 

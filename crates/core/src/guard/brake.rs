@@ -1,11 +1,12 @@
 //! The host's limits. From the emergency limit on nothing grows beyond the fewest workers that
-//! must be, until the gauge is below the resume limit again; and in an emergency one idle worker at
-//! a time is removed.
+//! must be, until the gauge is below the resume limit again, or until it is known that the CPU carries
+//! more workers (`capacity`); and in an emergency one idle worker at a time is removed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Gauge, Kind, Rule, Why};
-use crate::guard::{Draft, Look};
+use crate::estimate::load::Load;
+use crate::guard::{Draft, Look, capacity};
 use crate::reading::HostReading;
 use crate::rules::Pressure;
 use crate::smooth::AsymmetricEwma;
@@ -56,11 +57,13 @@ struct Watched<'a> {
     what: Gauge,
     now: f64,
     limits: Pressure,
+    /// It is known that more workers find room.
+    carries_more: bool,
     on: &'a mut bool,
 }
 
 /// Blocks growth, and removes one worker in an emergency.
-pub(crate) fn apply(state: &mut BrakeState, look: &Look<'_>, draft: &mut Draft) {
+pub(crate) fn apply(state: &mut BrakeState, load: &Load, look: &Look<'_>, draft: &mut Draft) {
     let Some(host) = look.host.filter(|_| !look.rules.brake.off) else { return };
     let cpu = smoothed_cpu(state, host, look);
     let removed_at = state.removed_at;
@@ -73,7 +76,13 @@ pub(crate) fn apply(state: &mut BrakeState, look: &Look<'_>, draft: &mut Draft) 
             .map(|(now, limits)| (Gauge::CpuPressure, now, limits, &mut state.pressure_on)),
     ];
     for (what, now, limits, on) in watched.into_iter().flatten() {
-        if let Some(emergency) = (Watched { what, now, limits, on }).apply(draft)
+        // Where it is known that the CPU carries more, growth need not wait for it to be calm, only
+        // for the emergency to be over; how far it goes is for the next guard to say.
+        let carries_more = what == Gauge::Cpu
+            && now < limits.emergency
+            && draft.grows()
+            && capacity::cpu(load, look).is_some_and(|cpu| cpu.workers > draft.current);
+        if let Some(emergency) = (Watched { what, now, limits, carries_more, on }).apply(draft)
             && removed_at.is_none_or(|at| look.now.since(at) >= COOLDOWN)
             && draft.wanted == draft.current
             && draft.current > draft.range.min.max(draft.floor)
@@ -99,10 +108,10 @@ fn smoothed_cpu(state: &mut BrakeState, host: &HostReading, look: &Look<'_>) -> 
 impl Watched<'_> {
     /// Turns the brake on or off and stops growth; returns the reason of an emergency.
     fn apply(self, draft: &mut Draft) -> Option<Why> {
-        let Self { what, now, limits: Pressure { resume, emergency }, on } = self;
+        let Self { what, now, limits: Pressure { resume, emergency }, carries_more, on } = self;
         *on = now >= emergency || (*on && now >= resume);
         let most = draft.current.max(draft.range.min);
-        if *on && draft.wanted > most {
+        if *on && draft.wanted > most && !carries_more {
             draft.say(Rule::Brake, most, Why::HostFull { what, now, resume, emergency });
         }
         (now >= emergency).then_some(Why::HostCritical { what, now, emergency })
@@ -112,6 +121,7 @@ impl Watched<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
     use crate::rules::MemoryPressure;
     use crate::scene::Scene;
 
@@ -122,7 +132,7 @@ mod tests {
     }
 
     fn judge(scene: &Scene, state: &mut BrakeState, wanted: u32) -> Draft {
-        scene.judge(wanted, |look, draft| apply(state, look, draft))
+        scene.judge(wanted, |look, draft| apply(state, &Load::default(), look, draft))
     }
 
     #[test]
@@ -140,6 +150,25 @@ mod tests {
     }
 
     #[test]
+    fn what_the_cpu_is_known_to_carry_need_not_wait_for_calm() {
+        // Each worker takes a quarter of the CPU: it carries four.
+        let steps = vec![25.0; 20];
+        let known =
+            serde_json::json!({"cpu": {"steps": steps, "points": [[1, 25.0]]}, "cores": 4.0});
+        let load: Load = serde_json::from_value(known).unwrap();
+        for (cpu_raw, current, expected) in
+            [(75.0, 3, 9), (75.0, 4, 4), (87.9, 3, 9), (88.0, 3, 2), (64.9, 4, 9)]
+        {
+            let mut scene = Scene::new(current);
+            scene.rules.policy = Policy::default();
+            scene.host = Some(HostReading { cpu_raw, cores: Some(4.0), ..HostReading::default() });
+            let mut state = BrakeState { cpu_on: true, ..BrakeState::default() };
+            let draft = scene.judge(9, |look, draft| apply(&mut state, &load, look, draft));
+            assert_eq!(draft.wanted, expected, "CPU {cpu_raw} with {current}");
+        }
+    }
+
+    #[test]
     fn an_emergency_removes_one_worker() {
         // name, current, wanted, floor, expected (min 1)
         let table = [
@@ -152,7 +181,7 @@ mod tests {
         for (name, current, wanted, floor, expected) in table {
             let draft = with_memory(current, 99.0).judge(wanted, |look, draft| {
                 draft.floor = floor;
-                apply(&mut BrakeState::default(), look, draft);
+                apply(&mut BrakeState::default(), &Load::default(), look, draft);
             });
             assert_eq!((draft.wanted, draft.kind), expected, "{name}");
         }

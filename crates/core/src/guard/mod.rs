@@ -5,6 +5,7 @@ pub mod bounds;
 pub mod brake;
 pub mod breaker;
 pub mod busy;
+pub mod capacity;
 pub mod controls;
 pub mod limits;
 pub mod unknown;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use headcount_core::rules::{Bounds, Brake, Busy, Fallback, Limits};
+use headcount_core::rules::{Bounds, Brake, Busy, Capacity, Fallback, Limits};
 use headcount_core::schedule::Schedule;
 use headcount_core::{Policy, Rules, Span};
 use schemars::JsonSchema;
@@ -79,6 +79,9 @@ struct Group {
     /// The host's limits: no growth beyond them.
     #[serde(default)]
     brake: Brake,
+    /// How full of workers the host may get, by what they are known to take.
+    #[serde(default)]
+    capacity: Capacity,
     /// How far one decision may go.
     #[serde(default)]
     limits: Limits,
@@ -194,6 +197,7 @@ impl Group {
             workers: self.workers,
             policy: self.policy,
             brake: self.brake,
+            capacity: self.capacity,
             limits: self.limits,
             schedule: self.schedule,
             busy: self.busy,

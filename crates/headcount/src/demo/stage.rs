@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use headcount_core::policy::cpu_aware::{CpuAware, NO_LIMIT};
-use headcount_core::rules::{Bounds, Brake};
+use headcount_core::rules::{Bounds, Brake, Capacity};
 use headcount_core::{Policy, Rules, Span};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
@@ -56,6 +56,7 @@ pub fn rules(max: u32) -> Rules {
         workers: Bounds { min: 1, max, start_up: Some(START_UP), ..Bounds::default() },
         policy: Policy::CpuAware(policy),
         brake: Brake { off: true, ..Brake::default() },
+        capacity: Capacity { off: true, ..Capacity::default() },
         ..Rules::default()
     }
 }

@@ -23,6 +23,7 @@ struct Script {
     queue_hangs: bool,
     fleet: Result<u32, Silence>,
     target_fails: bool,
+    runs_here: bool,
     lease: Result<u64, String>,
     cpu: f64,
     orders: Vec<Order>,
@@ -39,6 +40,7 @@ impl World {
             queue_hangs: false,
             fleet: Ok(workers),
             target_fails: false,
+            runs_here: true,
             lease: Ok(1),
             cpu: 20.0,
             orders: Vec::new(),
@@ -81,6 +83,10 @@ impl Target for World {
 
     fn scales(&self) -> String {
         "world".into()
+    }
+
+    fn runs_here(&self) -> bool {
+        self.see().runs_here
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
@@ -175,6 +181,17 @@ async fn pass(group: &mut Group, seconds: u64) {
 
 fn targets(world: &World) -> Vec<u32> {
     world.see().orders.iter().map(|o| o.to).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_runs_no_worker_says_so() {
+    let bench = Bench::new(1);
+    let mut group = bench.group();
+    for runs_here in [true, false] {
+        bench.world.set(|s| s.runs_here = runs_here);
+        let seen = group.observe().await;
+        assert_eq!(seen.host.value().unwrap().elsewhere, !runs_here);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,6 +92,7 @@ impl Samples {
             cpu_pressure,
             mem_pressure: memory_pressure,
             cores,
+            elsewhere: false,
         };
         Reading::known(reading, last.taken_at)
     }

@@ -79,6 +79,10 @@ impl Target for DryRun {
         true
     }
 
+    fn runs_here(&self) -> bool {
+        self.0.runs_here()
+    }
+
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
         self.0.status().await
     }
@@ -158,6 +162,9 @@ mod tests {
         fn scales(&self) -> String {
             "real:g".into()
         }
+        fn runs_here(&self) -> bool {
+            false
+        }
         fn only_look(&mut self) {
             self.only_look = true;
         }
@@ -191,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn looks_through_the_real_target_and_changes_nothing() {
         let mut dry = over(Box::new(Real { only_look: false }));
-        assert!(dry.is_dry());
+        assert!(dry.is_dry() && !dry.runs_here());
         assert_eq!((dry.promise(), dry.scales()), (Promise::ExactVictims, "dry:real:g".into()));
         assert_eq!(dry.status().await.unwrap_err().why, Silence::Refused);
         let out = dry.scale(&order(2, 4, &[])).await.unwrap();

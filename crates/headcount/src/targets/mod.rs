@@ -50,6 +50,12 @@ pub trait Target: Send {
         false
     }
 
+    /// Whether its workers run on this machine, or on none that is known to be another: what this
+    /// machine carries says nothing about others.
+    fn runs_here(&self) -> bool {
+        true
+    }
+
     /// For a dry run, called before anything else: from now on `status` only looks, and does not
     /// even finish what an earlier run began.
     fn only_look(&mut self) {}

@@ -168,7 +168,7 @@ fn a_bad_policy_is_told_like_a_bad_configuration() {
     let wanted = "\
 policy.yaml:1:17 workers.min: min 3 is above max 2; swap them?
 policy.yaml:2:1 polcy: unknown key; did you mean `policy`?
-policy.yaml:3:1 queue: unknown key; known are brake, busy, fallback, limits, policy, schedule, settle, stale_after, workers
+policy.yaml:3:1 queue: unknown key; known are brake, busy, capacity, fallback, limits, policy, schedule, settle, stale_after, workers
 ";
     assert_eq!((ran.code, ran.err.as_str(), ran.out.as_str()), (2, wanted, ""));
     let ran = replay(folder.path(), "# nothing\n", &[], "");

@@ -379,6 +379,10 @@ impl Target for Compose {
         format!("compose:{}:{project}/{service}", self.engine.place())
     }
 
+    fn runs_here(&self) -> bool {
+        self.engine.is_local()
+    }
+
     fn only_look(&mut self) {
         self.drains.only_look();
     }
