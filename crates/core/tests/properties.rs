@@ -7,12 +7,14 @@ use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::policy::occupancy::Occupancy;
 use headcount_core::policy::ratio::{Behavior, Count, Ratio, Select, Speed};
 use headcount_core::policy::slo::Slo;
-use headcount_core::reading::{FleetReading, HostReading, QueueReading, Worker, WorkerState};
-use headcount_core::rules::{Bounds, Brake, Busy, Fallback, Limits, Pressure};
+use headcount_core::reading::{
+    FleetReading, HostReading, Occupancies, QueueReading, Worker, WorkerState,
+};
+use headcount_core::rules::{Bounds, Brake, Busy, Capacity, Fallback, Limits, Pressure};
 use headcount_core::state::{Controls, Fixed, Outcome, Pause};
 use headcount_core::{
-    Cadence, Decision, Kind, Observation, Policy, Reading, Rules, Silence, Span, State, Timestamp,
-    decide,
+    Cadence, Decision, Kind, Observation, Policy, Reading, Rule, Rules, Silence, Span, State,
+    Timestamp, decide,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -69,37 +71,52 @@ fn queue() -> impl Strategy<Value = QueueReading> {
     let number = || prop_oneof![4 => Just(0), 4 => 0..12_u64, 1 => Just(u64::MAX)];
     let paused = prop_oneof![8 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))];
     let times = || {
-        let time = prop_oneof![9 => 0..4_000_000_i64, 1 => Just(i64::MAX / 4)];
+        let odd = select(vec![i64::MAX / 4, i64::MAX, i64::MIN, -5_000]);
+        let time = prop_oneof![19 => 0..4_000_000_i64, 1 => odd];
         proptest::collection::vec(time.prop_map(Span::from_millis), 0..8)
     };
     let total = proptest::option::of(prop_oneof![4 => 0..1000_u64, 1 => Just(u64::MAX)]);
-    (number(), number(), paused, times(), times(), times(), total).prop_map(
-        |(waiting, active, paused, waits, ages, durations, finished_total)| QueueReading {
-            waiting,
-            active,
-            paused,
-            waits,
-            ages,
-            durations_by_tag: [("mail".to_string(), durations.clone())].into(),
-            durations,
-            finished_total,
-            ..QueueReading::default()
+    let windows = proptest::option::weighted(0.2, windows());
+    (number(), number(), paused, times(), times(), times(), total, windows).prop_map(
+        |(waiting, active, paused, waits, ages, durations, finished_total, occupancy)| {
+            QueueReading {
+                waiting,
+                active,
+                paused,
+                waits,
+                ages,
+                durations_by_tag: [("mail".to_string(), durations.clone())].into(),
+                durations,
+                finished_total,
+                occupancy,
+                ..QueueReading::default()
+            }
         },
     )
 }
 
+/// What a source says of occupancy, sensible or not.
+fn windows() -> impl Strategy<Value = Occupancies> {
+    let share = || proptest::option::of(prop_oneof![9 => 0.0..150.0, 1 => odd_number()]);
+    (share(), share(), share()).prop_map(|(s15, m5, m30)| Occupancies { s15, m5, m30 })
+}
+
+/// Numbers that a source must not say, but may.
+fn odd_number() -> impl Strategy<Value = f64> {
+    select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 100.5, f64::MAX])
+}
+
 fn host() -> impl Strategy<Value = HostReading> {
-    let odd = select(vec![f64::NAN, f64::INFINITY, -1.0, 100.5, f64::MAX]);
     let percent = || prop_oneof![3 => 0.0..60.0, 3 => 60.0..=100.0, 1 => Just(0.0)];
-    let cpu_raw = prop_oneof![19 => percent(), 1 => odd];
-    let gauge = || proptest::option::of(percent());
+    let cpu_raw = || prop_oneof![39 => percent(), 1 => odd_number()];
+    let gauge = || proptest::option::of(cpu_raw());
     let cores = prop_oneof![
         2 => Just(None),
         8 => Just(Some(4.0)),
         1 => select(vec![f64::NAN, f64::INFINITY, 0.0, f64::MIN_POSITIVE, f64::MAX]).prop_map(Some),
     ];
     let gauges = (gauge(), gauge(), gauge());
-    (cpu_raw, gauges, cores, any::<bool>()).prop_map(|(cpu_raw, gauges, cores, elsewhere)| {
+    (cpu_raw(), gauges, cores, any::<bool>()).prop_map(|(cpu_raw, gauges, cores, elsewhere)| {
         let (cpu_mean, mem, cpu_pressure) = gauges;
         HostReading { cpu_raw, cpu_mean, mem, cpu_pressure, cores, elsewhere, ..Default::default() }
     })
@@ -245,14 +262,17 @@ prop_compose! {
         step in proptest::option::of(1..4_u32),
         fallback in proptest::option::of(0..9_u32),
         off in any::<bool>(),
+        slots in prop_oneof![3 => Just(1_u32), 1 => 2..5_u32],
+        capacity in proptest::option::of(1.0..100.0_f64),
         cpu_pressure in proptest::option::of(Just(Pressure { resume: 30.0, emergency: 60.0 })),
         policy in policy(),
     ) -> Rules {
         let max = (min + more).max(1);
         Rules {
-            workers: Bounds { min, max, ..Bounds::default() },
+            workers: Bounds { min, max, slots, ..Bounds::default() },
             policy,
             brake: Brake { off, cpu_pressure, ..Brake::default() },
+            capacity: Capacity { cpu: capacity, memory: capacity, off: capacity.is_none() },
             limits: Limits { step_out: step, step_in: step },
             busy,
             fallback: fallback.map(|n| Fallback {
@@ -398,6 +418,25 @@ proptest! {
     }
 
     #[test]
+    fn policies_keep_what_their_sources_promise_of_a_scale_in(
+        rules in rules(), looks in history(false)
+    ) {
+        play(&rules, &looks, |_, seen, decision, _| {
+            let (Some(from), Some(to)) = (decision.current, decision.policy_wanted) else {
+                return Ok(());
+            };
+            let rule = decision.trail.first().map(|step| step.rule);
+            // From above the bounds any policy may come back.
+            if let Some(queue) = known(&seen.queue)
+                && to < from && from <= rules.workers.max && rule != Some(Rule::Emergency)
+            {
+                prop_assert!(may_shrink(&rules.policy, queue, to), "{queue:?}\n{decision:#?}");
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
     fn a_stored_state_decides_the_same(rules in rules(), looks in history(false)) {
         let (mut live, mut stored) = (State::default(), State::default());
         let mut now = Timestamp::from_millis(1_790_000_000_000);
@@ -455,6 +494,20 @@ proptest! {
     }
 }
 
+/// Whether a policy may go down to `to` workers with these jobs.
+fn may_shrink(policy: &Policy, queue: &QueueReading, to: u32) -> bool {
+    let all = queue.waiting.saturating_add(queue.active);
+    match policy {
+        Policy::Slo(_) => queue.waiting == 0,
+        Policy::CpuAware(_) => all == 0,
+        Policy::Occupancy(policy) => queue.waiting < policy.inc_scale_num_jobs_waiting,
+        Policy::Ratio(policy) => {
+            let jobs = if policy.count == Count::Waiting { queue.waiting } else { all };
+            jobs <= policy.activation || f64::from(to) * policy.jobs_per_worker >= jobs as f64
+        }
+    }
+}
+
 /// JSON has no NaN: one would be written as null, which is right only where nothing is known.
 fn all_numbers_are_finite(key: &str, value: &serde_json::Value) -> bool {
     match value {
@@ -465,5 +518,63 @@ fn all_numbers_are_finite(key: &str, value: &serde_json::Value) -> bool {
             fields.iter().all(|(key, value)| all_numbers_are_finite(key, value))
         }
         _ => true,
+    }
+}
+
+/// Large fleets, lists and numbers, never the same twice, under one policy after the other.
+#[test]
+fn a_state_stays_small_whatever_policies_it_has_served() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let policies = [
+        Policy::Slo(Slo { max_wait: Some(Span::from_secs(10)), ..Slo::default() }),
+        Policy::Occupancy(Occupancy::default()),
+        Policy::Ratio(Ratio::default()),
+        Policy::CpuAware(CpuAware::default()),
+    ];
+    let (mut state, mut now) = (State::default(), Timestamp::from_millis(1_790_000_000_000));
+    for policy in policies.iter().cycle().take(8) {
+        let workers = Bounds { min: 0, max: 10_000, ..Bounds::default() };
+        let rules = Rules { workers, policy: policy.clone(), ..Rules::default() };
+        for _ in 0..400 {
+            now = now.plus(Span::from_millis(rng.i64(1..20_000)));
+            let seen = crowd(&mut rng, now);
+            decide(&rules, &mut state, &seen, Cadence::EveryLook, now);
+            state.note(Outcome::Done, now);
+        }
+        let bytes = serde_json::to_string(&state).unwrap().len();
+        assert!(bytes < MOST_BYTES, "{bytes} bytes under {}", policy.name());
+    }
+}
+
+fn crowd(rng: &mut fastrand::Rng, now: Timestamp) -> Observation {
+    // From a handful to thousands, each as likely.
+    let mut number = || 10_f64.powf(rng.f64() * 4.0) as u32;
+    let (ready, starting, waiting) = (number(), number(), u64::from(number()));
+    let busy = number().min(ready);
+    let mut list =
+        || -> Vec<Span> { (0..256).map(|_| Span::from_millis(rng.i64(0..100_000_000))).collect() };
+    let (ages, durations) = (list(), list());
+    let tag = format!("{:>60}", rng.u32(0..40));
+    let queue = QueueReading {
+        waiting,
+        active: busy.into(),
+        ages,
+        durations_by_tag: [(tag, durations.clone())].into(),
+        durations,
+        ..QueueReading::default()
+    };
+    let mut percent = || (rng.f64() * 10_000.0).round() / 100.0;
+    let host = HostReading {
+        cpu_raw: percent(),
+        mem: Some(percent()),
+        cores: Some(64.0),
+        ..HostReading::default()
+    };
+    let fleet = FleetReading { ready, starting, busy: Some(busy), ..FleetReading::default() };
+    Observation {
+        t: now,
+        queue: Reading::known(queue, now),
+        host: Reading::known(host, now),
+        fleet: Reading::known(fleet, now),
     }
 }

@@ -1,12 +1,19 @@
 //! What holds in every world: random jobs, machines, failures, silent sources, any policy.
 
-use headcount_core::rules::{Bounds, Brake, Busy};
-use headcount_core::{Observation, Policy, Rules, Span};
-use headcount_sim::autoscaler::Core;
+use headcount_core::policy::ratio::Count;
+use headcount_core::rules::{Bounds, Brake, Busy, Capacity};
+use headcount_core::state::Outcome;
+use headcount_core::{
+    Cadence, Decision, FleetReading, Observation, Policy, QueueReading, Rule, Rules, Span, State,
+    decide,
+};
 use headcount_sim::clairvoyant::zero_wait;
 use headcount_sim::world::{HostRules, Outage, Source};
 use headcount_sim::{Autoscaler, Job, Moment, Score, Trace, Victims, WorldRules, run_with};
 use proptest::prelude::*;
+
+/// The largest state of a group.
+const MOST_BYTES: usize = 64 * 1024;
 
 fn seconds(s: f64) -> Moment {
     Moment::from_seconds(s).expect("a test's seconds are fine")
@@ -66,69 +73,111 @@ fn policies() -> impl Strategy<Value = Rules> {
         r#"{"occupancy": {}}"#,
         r#"{"ratio": {}}"#,
         r#"{"ratio": {"jobs_per_worker": 1}}"#,
+        r#"{"ratio": {"jobs_per_worker": 2, "count": "waiting", "cooldown": "60s"}}"#,
+        r#"{"occupancy": {"inc_scale_num_jobs_waiting": 3, "cooldown_seconds": 30}}"#,
         r#"{"slo": {"max_wait": "10s"}}"#,
         r#"{"slo": {"max_wait": "120s"}}"#,
     ];
     let known: Vec<Policy> =
         policies.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-    assert!(known.len() >= 4, "the file format has changed");
-    let all = (prop::sample::select(known), 0u32..3, 1u32..8, any::<bool>());
-    all.prop_map(|(policy, min, more, off)| Rules {
+    assert_eq!(known.len(), policies.len(), "the file format has changed");
+    let all = (prop::sample::select(known), 0u32..3, 1u32..8, any::<bool>(), any::<bool>());
+    all.prop_map(|(policy, min, more, off, crowded)| Rules {
         workers: Bounds { min, max: min + more, ..Bounds::default() },
         policy,
         brake: Brake { off, ..Brake::default() },
+        capacity: Capacity { off: crowded, ..Capacity::default() },
         busy: Busy::Protect,
         ..Rules::default()
     })
 }
 
-/// Holds what the core wants against what it saw.
+/// Holds what is decided against what was seen, and against what a replay of the record decides.
 struct Checked {
-    core: Core,
     rules: Rules,
-    /// The number when all sources were last heard.
-    wanted: Vec<Option<u32>>,
+    state: State,
+    replay: State,
+    decisions: Vec<Decision>,
 }
 
 impl Checked {
     fn new(rules: &Rules) -> Self {
-        Self { core: Core::new(rules.clone()), rules: rules.clone(), wanted: Vec::new() }
+        let (state, replay) = (State::default(), State::default());
+        Self { rules: rules.clone(), state, replay, decisions: Vec::new() }
+    }
+
+    /// What was seen, written down and read again, must lead to the same decision; now and then the
+    /// state is written down and read again, too.
+    fn replay(&mut self, seen: &Observation, decision: &Decision) {
+        let line = serde_json::to_string(seen).expect("it can be written");
+        let read: Observation = serde_json::from_str(&line).expect("it can be read");
+        if self.decisions.len().is_multiple_of(64) {
+            let stored = serde_json::to_string(&self.replay).expect("it can be written");
+            assert!(stored.len() < MOST_BYTES, "the state grows: {} bytes", stored.len());
+            self.replay = serde_json::from_str(&stored).expect("it can be read");
+        }
+        let again = decide(&self.rules, &mut self.replay, &read, Cadence::EveryLook, read.t);
+        assert_eq!(&again, decision);
+    }
+
+    /// What every policy's source promises of a scale-in.
+    fn check_scale_in(&self, decision: &Decision, queue: &QueueReading, fleet: &FleetReading) {
+        let Some((from, to)) = decision.change().filter(|(from, to)| to < from) else { return };
+        let idle = from - fleet.busy.unwrap_or(from);
+        assert!(from - to <= idle, "from {from} to {to} with {idle} idle");
+        let rule = decision.trail.first().map(|step| step.rule);
+        // The brake may, in an emergency.
+        if decision.rule == Rule::Brake || rule == Some(Rule::Emergency) {
+            return;
+        }
+        match &self.rules.policy {
+            Policy::Slo(_) => assert_eq!(queue.waiting, 0, "shrinks while jobs wait"),
+            Policy::CpuAware(_) => assert_eq!(queue.waiting + queue.active, 0, "{decision:#?}"),
+            Policy::Occupancy(policy) => {
+                assert!(queue.waiting < policy.inc_scale_num_jobs_waiting, "{decision:#?}");
+            }
+            Policy::Ratio(policy) => {
+                let jobs = match policy.count {
+                    Count::Waiting => queue.waiting,
+                    Count::WaitingAndActive => queue.waiting + queue.active,
+                };
+                assert!(f64::from(to) * policy.jobs_per_worker >= jobs as f64, "{decision:#?}");
+            }
+        }
     }
 }
 
 impl Autoscaler for Checked {
     fn name(&self) -> &str {
-        self.core.name()
+        self.rules.policy.name()
     }
 
     fn poll(&self) -> Span {
-        self.core.poll()
+        self.rules.policy.poll()
     }
 
     fn victims(&self) -> Victims {
-        self.core.victims()
+        Victims::IdleFirst
     }
 
     fn wanted(&mut self, seen: &Observation) -> Option<u32> {
-        let wanted = self.core.wanted(seen);
-        if let Some(to) = wanted {
+        let decision = decide(&self.rules, &mut self.state, seen, Cadence::EveryLook, seen.t);
+        self.replay(seen, &decision);
+        let change = decision.change();
+        if let Some((from, to)) = change {
             let Bounds { min, max, .. } = self.rules.workers;
-            let fleet = seen.fleet.value().expect("without a fleet nothing changes");
-            let from = fleet.capacity();
             assert!((min..=max).contains(&to), "{to} of {min} to {max}");
+            let fleet = seen.fleet.value().expect("without a fleet nothing changes");
             let queue = seen.queue.value();
             assert!(to > from || queue.is_some(), "silence shrinks from {from} to {to}");
-            if to < from {
-                let idle = from - fleet.busy.unwrap_or(from);
-                assert!(from - to <= idle, "from {from} to {to} with {idle} idle");
+            if let Some(queue) = queue {
+                self.check_scale_in(&decision, queue, fleet);
             }
-            // The brake may, in an emergency.
-            if self.core.name() == "slo" && to < from && self.rules.brake.off {
-                assert_eq!(queue.map(|q| q.waiting), Some(0), "shrinks while jobs wait");
-            }
+            self.state.note(Outcome::Done, seen.t);
+            self.replay.note(Outcome::Done, seen.t);
         }
-        self.wanted.push(wanted);
-        wanted
+        self.decisions.push(decision);
+        change.map(|(_, to)| to)
     }
 }
 
@@ -152,7 +201,7 @@ proptest! {
         let first = run_with(&trace, &mut checked, &world, seed);
         let mut again = Checked::new(&rules);
         prop_assert_eq!(&run_with(&trace, &mut again, &world, seed), &first);
-        prop_assert_eq!(again.wanted, checked.wanted);
+        prop_assert_eq!(again.decisions, checked.decisions);
         // A list that repeats itself can call a worker idle that is not.
         let stale = world.outages.iter().any(|o| o.stale && o.source == Source::Fleet);
         if let Ok(score) = first {
