@@ -112,6 +112,10 @@ fn each_policy_and_each_other_autoscaler_has_a_line() {
             "Nomad target-value",
             "square-root staffing",
             "exact demand",
+            "Dask adaptive",
+            "Judoscale",
+            "Practo",
+            "n8n-autoscaling",
             "fixed",
         ]
     );

@@ -3,11 +3,15 @@
 
 use super::Bounds;
 use super::aws::{self, Target, TargetTracking};
+use super::dask::{self, Dask};
 use super::exact::{self, ExactDemand};
 use super::fixed::Fixed;
+use super::judoscale::{self, Judoscale};
 use super::keda::{self, Keda};
 use super::knative::{self, Knative};
+use super::n8n_autoscaling::{self, N8nAutoscaling};
 use super::nomad::{self, TargetValue};
+use super::practo::{self, Practo};
 use super::reference::{self, Reference};
 use super::square_root::{self, SquareRoot};
 use super::windmill::{self, Windmill};
@@ -33,6 +37,10 @@ pub fn families() -> Vec<Family> {
         Family { name: "Nomad target-value", grid: nomad_grid() },
         Family { name: "square-root staffing", grid: square_root_grid() },
         Family { name: "exact demand", grid: exact_grid() },
+        Family { name: "Dask adaptive", grid: dask_grid() },
+        Family { name: "Judoscale", grid: judoscale_grid() },
+        Family { name: "Practo", grid: practo_grid() },
+        Family { name: "n8n-autoscaling", grid: n8n_autoscaling_grid() },
         Family { name: "fixed", grid: fixed_grid() },
     ]
 }
@@ -187,6 +195,56 @@ fn exact_grid() -> Vec<Contender> {
         settings.push(exact::Parameters { cooldown, ..published });
     }
     let make = |_: &Cell, bounds, parameters| ExactDemand::new(bounds, parameters);
+    settings.into_iter().map(|parameters| contender(parameters, make)).collect()
+}
+
+fn dask_grid() -> Vec<Contender> {
+    let published = dask::Parameters::default();
+    let mut settings = vec![published];
+    for (target_duration, wait_count) in [(5.0, 30), (30.0, 60)] {
+        settings.push(dask::Parameters { target_duration, wait_count });
+    }
+    let make = |_: &Cell, bounds, parameters| Dask::new(bounds, parameters);
+    settings.into_iter().map(|parameters| contender(parameters, make)).collect()
+}
+
+fn judoscale_grid() -> Vec<Contender> {
+    let published = judoscale::Parameters::default();
+    let mut settings = vec![published];
+    for (upper, (out_every, in_after)) in
+        pairs(&[5.0, 20.0], &[(10.0, 30.0), (10.0, 120.0), (60.0, 120.0)])
+    {
+        let (jump, lower) = (4, upper / 2.0);
+        settings.push(judoscale::Parameters {
+            upper,
+            lower,
+            out_every,
+            in_after,
+            jump,
+            tracks_busy: false,
+        });
+    }
+    let make = |_: &Cell, bounds, parameters| Judoscale::new(bounds, parameters);
+    settings.into_iter().map(|parameters| contender(parameters, make)).collect()
+}
+
+fn practo_grid() -> Vec<Contender> {
+    let published = practo::Parameters::default();
+    let mut settings = vec![published];
+    for (target, cooldown) in pairs(&[0.7, 1.0, 2.0], &[20.0, 60.0, 120.0]) {
+        settings.push(practo::Parameters { target, cooldown, ..published });
+    }
+    let make = |_: &Cell, bounds, parameters| Practo::new(bounds, parameters);
+    settings.into_iter().map(|parameters| contender(parameters, make)).collect()
+}
+
+fn n8n_autoscaling_grid() -> Vec<Contender> {
+    let published = n8n_autoscaling::Parameters::default();
+    let mut settings = vec![published];
+    for (out_above, cooldown) in pairs(&[0.0, 2.0, 5.0], &[10.0, 60.0]) {
+        settings.push(n8n_autoscaling::Parameters { out_above, cooldown, ..published });
+    }
+    let make = |_: &Cell, bounds, parameters| N8nAutoscaling::new(bounds, parameters);
     settings.into_iter().map(|parameters| contender(parameters, make)).collect()
 }
 

@@ -6,12 +6,16 @@
 //! sets a grace: that is kinder than most systems are.
 
 pub mod aws;
+pub mod dask;
 pub mod exact;
 pub mod fixed;
 pub mod grid;
+pub mod judoscale;
 pub mod keda;
 pub mod knative;
+pub mod n8n_autoscaling;
 pub mod nomad;
+pub mod practo;
 pub mod reference;
 pub mod square_root;
 pub mod windmill;
