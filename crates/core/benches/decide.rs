@@ -27,6 +27,7 @@ fn observation(fleet: FleetReading, waiting: u64, active: u64) -> Observation {
         queue: Reading::known(QueueReading { waiting, active, ..QueueReading::default() }, t),
         host: Reading::known(HostReading { cpu_raw: 41.5, ..HostReading::default() }, t),
         fleet: Reading::known(fleet, t),
+        budget: None,
     }
 }
 

@@ -73,6 +73,7 @@ pub fn decide(
     guard::controls::apply(&mut state.controls, in_window, &look, &mut draft);
     guard::brake::apply(&mut state.brake, &state.load, &look, &mut draft);
     guard::capacity::apply(&state.load, &look, &mut draft);
+    guard::budget::apply(seen.budget, &look, &mut draft);
     guard::limits::apply(&look, &mut draft);
     guard::bounds::apply(&mut draft);
     guard::busy::apply(&look, &mut draft);

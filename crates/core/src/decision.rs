@@ -107,6 +107,7 @@ pub enum Rule {
     Pause,
     Brake,
     Capacity,
+    Budget,
     Limits,
     Bounds,
     Busy,
@@ -139,6 +140,7 @@ impl Rule {
             Self::Pause => "pause",
             Self::Brake => "brake",
             Self::Capacity => "capacity",
+            Self::Budget => "budget",
             Self::Limits => "limits",
             Self::Bounds => "bounds",
             Self::Busy => "busy",
@@ -232,6 +234,8 @@ pub enum Why {
         limit: f64,
         cores: f64,
     },
+    /// The other groups have or want the rest of the budget.
+    BudgetSpent { allowed: u32, total: u32 },
     /// One decision may go no further.
     StepLimit { limit: u32 },
     /// Outside the bounds.
@@ -396,6 +400,9 @@ impl fmt::Display for Why {
                 each / 100.0 * cores,
                 others / 100.0 * cores
             ),
+            Self::BudgetSpent { allowed, total } => {
+                write!(f, "may have {allowed} of the budget of {total} workers")
+            }
             Self::StepLimit { limit } => write!(f, "at most {limit} in one step"),
             Self::OutOfBounds { min, max } => write!(f, "must be {min} to {max}"),
             Self::OnlyIdle { idle: 0, of } => write!(f, "none of {of} is known to be idle"),

@@ -5,6 +5,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::guard::budget::Allowance;
 use crate::reading::{FleetReading, HostReading, QueueReading, Reading, Silence};
 use crate::time::Timestamp;
 
@@ -19,15 +20,20 @@ pub struct Observation {
     pub host: Reading<HostReading>,
     /// The workers.
     pub fleet: Reading<FleetReading>,
+    /// What the group may have of a budget that it shares; absent if there is none.
+    pub budget: Option<Allowance>,
 }
 
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut line = to.serialize_struct("Observation", 4)?;
+        let mut line = to.serialize_struct("Observation", 5)?;
         line.serialize_field("t", &self.t)?;
         line.serialize_field("queue", &self.queue)?;
         line.serialize_field("host", &self.host)?;
         line.serialize_field("fleet", &self.fleet)?;
+        if let Some(budget) = &self.budget {
+            line.serialize_field("budget", budget)?;
+        }
         line.end()
     }
 }
@@ -62,7 +68,15 @@ impl<'de> Deserialize<'de> for Observation {
             Reading::Known { value, taken_at } => Reading::known(value.counted(), taken_at),
             missing @ Reading::Missing(_) => missing,
         };
-        Ok(Self { t, queue: reading(&line, "queue", t)?, host: reading(&line, "host", t)?, fleet })
+        let budget = match line.get("budget").filter(|part| !part.is_null()) {
+            None => None,
+            Some(part) => Some(
+                Allowance::deserialize(part)
+                    .map_err(|e| D::Error::custom(format!("budget: {e}")))?,
+            ),
+        };
+        let (queue, host) = (reading(&line, "queue", t)?, reading(&line, "host", t)?);
+        Ok(Self { t, queue, host, fleet, budget })
     }
 }
 
@@ -97,12 +111,14 @@ mod tests {
     #[test]
     fn a_line_as_the_design_writes_it() {
         let line = r#"{"t": 1000, "queue": {"waiting": 3, "active": 1, "oldest_wait_s": 2.5},
-            "host": {"cpu_raw": 41.5}, "fleet": {"ready": 1, "starting": 1, "busy": 1}}"#;
+            "host": {"cpu_raw": 41.5}, "fleet": {"ready": 1, "starting": 1, "busy": 1},
+            "budget": {"allowed": 5, "total": 10}}"#;
         let seen: Observation = serde_json::from_str(line).unwrap();
         let queue = seen.queue.value().unwrap();
         assert_eq!((queue.waiting, queue.active), (3, 1));
         assert_eq!(queue.oldest_wait, Some(crate::Span::from_millis(2500)));
         assert_eq!(seen.fleet.value().unwrap().capacity(), 2);
+        assert_eq!(seen.budget, Some(Allowance { allowed: 5, total: 10 }));
         let again: Observation =
             serde_json::from_str(&serde_json::to_string(&seen).unwrap()).unwrap();
         assert_eq!(again, seen);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use headcount_core::decision::Direction;
+use headcount_core::guard::budget::Allowance;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::policy::occupancy::Occupancy;
 use headcount_core::policy::ratio::{Behavior, Count, Ratio, Select, Speed};
@@ -35,6 +36,7 @@ struct Look {
     /// A person changes the controls before this look.
     controls: Option<Controls>,
     cadence: Cadence,
+    budget: Option<Allowance>,
 }
 
 /// A source: silent, or an answer of some age.
@@ -184,8 +186,12 @@ fn look(extreme: bool) -> impl Strategy<Value = Look> {
     ];
     let cadence = select(vec![Cadence::EveryLook, Cadence::OwnPoll]);
     let controls = prop_oneof![9 => Just(None), 1 => controls().prop_map(Some)];
-    (after_ms, sight(queue()), sight(host()), sight(fleet()), outcome, controls, cadence).prop_map(
-        |(after_ms, queue, host, fleet, outcome, controls, cadence)| Look {
+    let allowed = prop_oneof![9 => 0..9_u32, 1 => Just(u32::MAX)];
+    let budget = allowed.prop_map(|allowed| Allowance { allowed, total: 9 });
+    let budget = proptest::option::weighted(0.3, budget);
+    let sights = (sight(queue()), sight(host()), sight(fleet()));
+    (after_ms, sights, outcome, controls, cadence, budget).prop_map(
+        |(after_ms, (queue, host, fleet), outcome, controls, cadence, budget)| Look {
             after_ms,
             queue,
             host,
@@ -193,6 +199,7 @@ fn look(extreme: bool) -> impl Strategy<Value = Look> {
             outcome,
             controls,
             cadence,
+            budget,
         },
     )
 }
@@ -317,6 +324,7 @@ fn prepare(state: &mut State, look: &Look, now: Timestamp) -> Observation {
         queue: look.queue.reading(now),
         host: look.host.reading(now),
         fleet: look.fleet.reading(now),
+        budget: look.budget,
     }
 }
 
@@ -576,5 +584,6 @@ fn crowd(rng: &mut fastrand::Rng, now: Timestamp) -> Observation {
         queue: Reading::known(queue, now),
         host: Reading::known(host, now),
         fleet: Reading::known(fleet, now),
+        budget: None,
     }
 }

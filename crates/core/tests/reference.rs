@@ -196,6 +196,7 @@ fn observation(seen: Poll) -> Observation {
         queue: Reading::known(queue, t),
         host: Reading::known(host, t),
         fleet: Reading::known(fleet, t),
+        budget: None,
     }
 }
 

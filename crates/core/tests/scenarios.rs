@@ -153,6 +153,7 @@ fn observation(now: Timestamp, words: &[&str]) -> Observation {
         queue: reading(queue, is_silent("queue"), taken("queue")),
         host: reading(host, is_silent("host"), taken("host")),
         fleet: reading(fleet, is_silent("fleet"), taken("fleet")),
+        budget: None,
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
+use crate::budget::Budget;
 use crate::clock;
 use crate::config::changes::{Changes, GroupChange, changes};
 use crate::config::{Config, GroupConfig};
@@ -37,6 +38,8 @@ pub struct Shared {
     pub host: HostWatch,
     /// Who watches.
     pub ticks: broadcast::Sender<Arc<Tick>>,
+    /// What all groups may have together.
+    pub budget: Arc<Budget>,
     /// Only pretend to act.
     pub dry_run: bool,
     /// Where state is kept.
@@ -90,6 +93,7 @@ impl Shared {
             store: Arc::new(Store::open(&config.state_dir, config.keep_days)),
             host: HostWatch::start(),
             ticks: broadcast::Sender::new(TICKS_BEHIND),
+            budget: Arc::new(Budget::new(config)),
             dry_run,
             state_dir: config.state_dir.clone(),
         }
@@ -130,9 +134,12 @@ impl Shared {
             Some(list) => Some(MetricsListWriter::new(list, &config.base_dir)?),
             None => None,
         };
+        let memory = self.memory_of(&config.name, live);
+        let had = self.store.load(&memory).and_then(|state| state.current);
         Ok(Group::new(Parts {
             name: config.name.clone(),
-            memory: self.memory_of(&config.name, live),
+            memory,
+            budget: self.budget.member(&config.name, had),
             rules: config.rules.clone(),
             look: config.look,
             queue: config.queue.open(&place)?,
@@ -342,6 +349,7 @@ impl Daemon {
             }
         };
         self.health.set_bad_config(None);
+        self.shared.budget.configure(&config);
         let Changes { groups, restart } = changes(&self.config, &config);
         for key in restart {
             tracing::warn!("a new {key} needs a restart to count");
@@ -361,6 +369,8 @@ impl Daemon {
         }
         // What needs a restart stays what it is, so that it is told again until then.
         self.config.groups = now;
+        self.config.budget = config.budget;
+        self.shared.budget.configure(&self.config);
         self.health.expect_groups(self.groups.keys().map(String::as_str));
         tracing::info!(groups = self.groups.len(), "configuration reloaded");
     }

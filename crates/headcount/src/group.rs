@@ -12,6 +12,7 @@ use headcount_core::{
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use crate::budget::Member;
 use crate::busy_map::BusyMap;
 use crate::clock::{self, Clock};
 use crate::daemon::{Stop, Tuning};
@@ -46,6 +47,8 @@ pub struct Parts {
     pub host: ReadHost,
     /// Where everything is kept.
     pub store: Arc<Store>,
+    /// What it may have of what all groups share.
+    pub budget: Member,
     /// The right to act.
     pub lease: Box<dyn Lease>,
     /// The list of snapshots the reference autoscaler keeps, if wanted.
@@ -115,11 +118,11 @@ impl Group {
         };
         self.voice.leads();
         let mut state = self.take_up();
-        let seen = self.observe().await;
+        let mut seen = self.observe().await;
         let now = self.now();
         state.controls = self.parts.store.controls(&self.parts.name);
 
-        let decision = decide(&self.parts.rules, &mut state, &seen, Cadence::OwnPoll, now);
+        let decision = self.decide(&mut state, &mut seen, now);
         let news = self.is_news(&decision);
         self.record(&seen, &decision, &state, news);
         let outcome = if news { self.act(&decision, token).await } else { None };
@@ -215,6 +218,7 @@ impl Group {
                 Ok(QueueSeen { reading, .. }) => Reading::known(reading, now),
                 Err(missing) => Reading::Missing(missing),
             },
+            budget: None,
         }
     }
 
@@ -232,6 +236,15 @@ impl Group {
         let QueueReading { waiting, .. } = queue.map(|q| q.reading.clone()).unwrap_or_default();
         let start_up = self.parts.rules.start_up();
         Reading::known(self.busy_map.join(fleet, consumers, waiting, start_up, now), now)
+    }
+
+    /// Decides within what the group may have of the budget at this moment.
+    fn decide(&self, state: &mut State, seen: &mut Observation, now: Timestamp) -> Decision {
+        let current = seen.fleet.value().map(FleetReading::capacity);
+        self.parts.budget.within(current, |allowance| {
+            seen.budget = allowance;
+            decide(&self.parts.rules, state, seen, Cadence::OwnPoll, now)
+        })
     }
 
     fn record(&mut self, seen: &Observation, decision: &Decision, state: &State, news: bool) {

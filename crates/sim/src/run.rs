@@ -150,6 +150,7 @@ fn nothing_yet() -> Observation {
         queue: Reading::missing(Silence::Absent, "nothing was looked at"),
         host: Reading::known(HostReading::default(), t),
         fleet: Reading::missing(Silence::Absent, "nothing was looked at"),
+        budget: None,
     }
 }
 

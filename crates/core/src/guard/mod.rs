@@ -4,6 +4,7 @@
 pub mod bounds;
 pub mod brake;
 pub mod breaker;
+pub mod budget;
 pub mod busy;
 pub mod capacity;
 pub mod controls;

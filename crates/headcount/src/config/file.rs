@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::read::{Findings, Read};
 use super::tree::{Document, Path as KeyPath, Shape};
 use super::{Config, GroupConfig, LogConfig, MetricsList, Overrides};
+use crate::budget;
 use crate::limits::KEEP_DAYS;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
@@ -47,6 +48,9 @@ pub(super) struct File {
     #[serde(default = "keep_days")]
     #[schemars(range(min = 1, max = 3650))]
     keep_days: u32,
+    /// What all groups share.
+    #[serde(default)]
+    budget: Option<Budget>,
     /// The groups of workers, by name.
     #[serde(default)]
     groups: BTreeMap<String, Group>,
@@ -64,6 +68,16 @@ impl Default for Http {
     fn default() -> Self {
         Self { listen: LISTEN.into() }
     }
+}
+
+/// A limit on the workers of all groups together. Each group has its min, and of the rest a part by its
+/// `weight`; what one does not want is lent to those that do, and comes back as its workers get idle.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    /// The most workers.
+    #[schemars(range(min = 1, max = 10_000))]
+    workers: u32,
 }
 
 /// One group of identical workers.
@@ -103,6 +117,10 @@ struct Group {
     /// The longest time between two looks when all is quiet. Default: 5s.
     #[serde(default)]
     look: Option<Span>,
+    /// Its part of the `budget`, against the other groups'.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    weight: u32,
     /// Where demand is read.
     #[schemars(with = "QueueConfig")]
     queue: Option<QueueConfig>,
@@ -132,6 +150,10 @@ impl Default for MetricsListFile {
     fn default() -> Self {
         Self { redis: None, key: "autoscaler:metrics".into(), keep: 200 }
     }
+}
+
+const fn one() -> u32 {
+    1
 }
 
 const fn keep_days() -> u32 {
@@ -174,8 +196,12 @@ pub(super) fn meant<'a>(
         }
     }
     no_two_scale_the_same(&groups, &state_dir, &mut findings);
-    let keep_days = file.keep_days;
-    (Some(Config { groups, state_dir, listen, log: file.log, keep_days }), findings)
+    let budget = file.budget.map(|budget| budget.workers);
+    if let Some(workers) = budget {
+        fits(workers, &groups, &mut findings);
+    }
+    let (log, keep_days) = (file.log, file.keep_days);
+    (Some(Config { groups, state_dir, listen, log, keep_days, budget }), findings)
 }
 
 impl Group {
@@ -232,7 +258,21 @@ impl Group {
         if let QueueConfig::Bull(bull) = &mut queue {
             bull.slots.get_or_insert(rules.workers.slots);
         }
-        Some(GroupConfig { name, rules, queue, target, look, metrics_list, base_dir })
+        let weight = self.weight;
+        Some(GroupConfig { name, rules, queue, target, look, weight, metrics_list, base_dir })
+    }
+}
+
+/// The fewest workers that must be have to fit into the budget.
+fn fits(budget: u32, groups: &[GroupConfig], findings: &mut Findings<'_>) {
+    let takes_part = groups.iter().filter(|group| budget::takes_part(group));
+    let least: u64 = takes_part.map(|group| u64::from(group.rules.workers.min)).sum();
+    if least > u64::from(budget) {
+        let what = format!(
+            "{budget} is less than the {least} workers that the groups have at least; raise it, or \
+             lower their min"
+        );
+        findings.problem(&[], "budget.workers", &what);
     }
 }
 

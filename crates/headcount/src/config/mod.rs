@@ -51,6 +51,8 @@ pub struct Config {
     pub log: LogConfig,
     /// How many days samples and events are kept.
     pub keep_days: u32,
+    /// The most workers of all groups together.
+    pub budget: Option<u32>,
 }
 
 impl Config {
@@ -83,6 +85,8 @@ pub struct GroupConfig {
     pub target: TargetConfig,
     /// The longest time between two looks when all is quiet.
     pub look: Span,
+    /// Its part of the budget, against the other groups'.
+    pub weight: u32,
     /// The list of snapshots that the reference autoscaler keeps in Redis.
     pub metrics_list: Option<MetricsList>,
     /// Relative paths in this group start here: the folder of the file.

@@ -96,6 +96,28 @@ fn two_groups_may_not_scale_the_same_workers() {
 }
 
 #[test]
+fn the_fewest_workers_of_all_groups_fit_into_the_budget() {
+    let file = |budget: u32, target_of_b: &str| {
+        let group = |name, target| {
+            format!(
+                "  {name}: {{ workers: {{ min: 3 }}, weight: 2, queue: {{ demo: {{ database: d }} }}, \
+                 target: {target} }}\n"
+            )
+        };
+        let process = "{ process: { command: [w] } }";
+        let (a, b) = (group("a", process), group("b", target_of_b));
+        parse_as(&format!("budget: {{ workers: {budget} }}\ngroups:\n{a}{b}"), &[])
+    };
+    let process = "{ process: { command: [w] } }";
+    let said = "f:1:20 budget.workers: 5 is less than the 6 workers that the groups have at least; \
+        raise it, or lower their min";
+    assert_eq!(file(5, process).unwrap_err(), said);
+    let config = file(6, process).unwrap();
+    assert_eq!((config.budget, config.groups[0].weight), (Some(6), 2));
+    assert!(file(5, "{ dry_run: { workers: 1 } }").is_ok(), "who only pretends takes nothing");
+}
+
+#[test]
 fn literal_secrets_are_not_shown_either() {
     let text = "\
 groups:

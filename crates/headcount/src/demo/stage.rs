@@ -11,6 +11,7 @@ use headcount_core::{Policy, Rules, Span};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
+use crate::budget::Budget;
 use crate::clock;
 use crate::config::Place;
 use crate::daemon::{Stop, Tuning};
@@ -86,6 +87,7 @@ impl Stage {
             queue,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::new(Store::open(folder.path(), 1)),
+            budget: Arc::new(Budget::default()).member(GROUP, None),
             lease: Box::new(FileLease::new(folder.path(), &target.scales())),
             target,
             metrics_list: None,

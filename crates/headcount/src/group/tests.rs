@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::time::{Duration, advance};
 
 use super::*;
+use crate::budget::Budget;
 use crate::finding::Finding;
 use crate::lease::Held;
 use crate::targets::{Promise, Scaled, TargetError};
@@ -163,6 +164,7 @@ impl Bench {
             target: Box::new(self.world.clone()),
             host: Arc::new(reading),
             store: Arc::new(Store::open(self.folder.path(), 30)),
+            budget: Arc::new(Budget::default()).member("g", None),
             lease: Box::new(self.world.clone()),
             metrics_list: None,
             ticks: broadcast::Sender::new(16),

@@ -14,6 +14,7 @@ fn observation(t: i64) -> Observation {
         queue: Reading::Missing(missing()),
         host: Reading::Missing(missing()),
         fleet: Reading::Missing(missing()),
+        budget: None,
     }
 }
 

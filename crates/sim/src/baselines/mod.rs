@@ -92,6 +92,7 @@ fn check(rule: &mut dyn crate::Autoscaler, rows: Moments<'_>) {
                 FleetReading { ready, starting, busy, ..FleetReading::default() },
                 t,
             ),
+            budget: None,
         };
         let live = ready + starting;
         let wanted = rule.wanted(&seen).filter(|wanted| *wanted != live);

@@ -120,6 +120,7 @@ mod tests {
             queue: Reading::missing(Silence::Refused, ""),
             host: Reading::missing(Silence::Absent, ""),
             fleet: Reading::known(fleet, t),
+            budget: None,
         };
         assert_eq!(rule().wanted(&seen), Some(2));
     }

@@ -38,6 +38,7 @@ fn nothing() -> Observation {
         queue: Reading::missing(Silence::Absent, ""),
         host: Reading::missing(Silence::Absent, ""),
         fleet: Reading::missing(Silence::Absent, ""),
+        budget: None,
     }
 }
 

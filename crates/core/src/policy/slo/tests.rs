@@ -222,6 +222,7 @@ fn the_state_stays_small() {
                 queue: Reading::known(queue, now),
                 host: Reading::known(HostReading::default(), now),
                 fleet: Reading::known(fleet, now),
+                budget: None,
             };
             decide(&rules, &mut state, &seen, Cadence::EveryLook, now);
         }

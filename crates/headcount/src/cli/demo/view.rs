@@ -357,6 +357,7 @@ mod tests {
             queue: Reading::known(queue, t),
             host: Reading::known(host, t),
             fleet: Reading::known(FleetReading { ready: from, ..FleetReading::default() }, t),
+            budget: None,
         };
         Tick {
             bounds: (1, 4),
