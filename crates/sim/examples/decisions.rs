@@ -13,9 +13,9 @@ use headcount_core::{Policy, Rules, Span};
 use headcount_sim::autoscaler::Core;
 use headcount_sim::baselines::{Family, families};
 use headcount_sim::benchmark::{
-    CELLS, Case, Cell, Contender, Peer, Results, Row, Tuned, best_of_each_cell, clairvoyant_hours,
-    evaluate, fill_clairvoyant, made_up, matched, open, page, peers_table, priced, priced_table,
-    rows_table, summaries, summary_table, tune,
+    CELLS, Case, Cell, Contender, Peer, Results, Row, Summary, Tuned, best_of_each_cell,
+    clairvoyant_hours, evaluate, fill_clairvoyant, made_up, matched, open, page, peers_table,
+    priced, priced_table, rows_table, summaries, summary_table, tune,
 };
 use serde_json::{Value, json};
 
@@ -100,6 +100,7 @@ fn main() -> Result<()> {
         };
         let matched: Vec<_> =
             best_of_each_cell(&cells, &peers).iter().filter_map(match_one).collect();
+        let churn = churn(&options, &cells, &cases)?;
         let results = Results {
             commit: &commit(),
             traces: &description(&options, &cases),
@@ -109,10 +110,25 @@ fn main() -> Result<()> {
             peers: &peers,
             matched: &matched,
             priced: &priced,
+            churn: &churn,
         };
         std::fs::write(path, page(&results)).with_context(|| path.display().to_string())?;
     }
     Ok(())
+}
+
+/// Ours with a price per start, in the cell where starts are quick and the wait leaves some choice.
+fn churn(options: &Options, cells: &[Cell], cases: &[Case]) -> Result<Vec<(u32, Summary)>> {
+    let Some(cell) = cells.iter().find(|cell| cell.name() == "15/60") else {
+        return Ok(Vec::new());
+    };
+    let mut all = Vec::new();
+    for price in [0, 15, 30, 42, 60, 90] {
+        let told = contender(&format!("slo: {{ price_per_start: {price}s }}"))?;
+        let rows = evaluate(&told, &[*cell], cases, options.seed, options.threads)?;
+        all.extend(summaries(&rows).into_iter().map(|summary| (price, summary)));
+    }
+    Ok(all)
 }
 
 fn print_rows(options: &Options, name: &str, rows: &[Row]) -> Result<()> {
@@ -139,7 +155,9 @@ fn run_peers(options: &Options, cells: &[Cell], cases: &[Case]) -> Vec<Peer> {
 
 /// The commit of the working tree, marked where it differs.
 fn commit() -> String {
-    let describe = Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let here = env!("CARGO_MANIFEST_DIR");
+    let describe = ["-C", here, "describe", "--always", "--dirty"];
+    let describe = Command::new("git").args(describe).output();
     let text = describe.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_string());
     text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".into())
 }

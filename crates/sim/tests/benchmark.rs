@@ -98,9 +98,15 @@ fn the_page_says_who_is_ahead() {
         peers: &[peer],
         matched: &[matched],
         priced: &priced,
+        churn: &[(7, ours[0].clone())],
     });
-    for part in ["commit `abc` on a trace", "## Headcount (`exact`)", "| many |", "in 1 of 1 cells"]
-    {
+    for part in [
+        "commit `abc` on a trace",
+        "## Headcount (`exact`)",
+        "| many |",
+        "in 1 of 1 cells",
+        "| 7 s |",
+    ] {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(text.lines().filter(|line| line.starts_with("| **Headcount**")).count() == 1, "{text}");

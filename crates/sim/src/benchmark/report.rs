@@ -25,13 +25,14 @@ pub struct Results<'a> {
     pub matched: &'a [Matched],
     /// Ours, told the price of waiting.
     pub priced: &'a [Priced],
+    /// Ours with a price per start, s, in one cell.
+    pub churn: &'a [(u32, Summary)],
 }
 
 const INTRODUCTION: &str = "\
 How well does Headcount decide? This page is written by one command:
 
-    cargo run --release -p headcount-sim --example decisions -- \\
-        [--traces DIR] --peers all --markdown docs/benchmark.md
+    bench/decisions [--traces DIR]
 
 Each autoscaler runs the same jobs in the same simulated world, and is compared with a schedule that
 knows the future. `ratio = worker-hours / clairvoyant worker-hours x max(1, p95 wait / W)^2`, where W
@@ -55,7 +56,7 @@ const CAVEATS: &str = "\
 - The clairvoyant schedule is feasible, not optimal: the true optimum is lower still, by 1 to 19 % at
   15 s of start-up and by more at 90 s, for all alike.
 - The claim is about a stated wait: meeting it at a low cost, without tuning. Where a second of
-  waiting has a price instead (J), the best tuned peers are close.
+  waiting has a price instead (J), the best tuned of the others are close.
 - Where W is below the start-up time, workers must be kept warm for jobs that have not come, and
   every autoscaler is far from 1.0; so are load by the clock and bursts of correlated jobs.
 - A queue may run below its demand for up to W for free, so an autoscaler that does well here scores
@@ -64,7 +65,7 @@ const CAVEATS: &str = "\
 
 /// The whole page.
 pub fn page(results: &Results<'_>) -> String {
-    let Results { commit, traces, cells, ours, policy, peers, matched, priced } = results;
+    let Results { commit, traces, cells, ours, policy, peers, matched, priced, churn } = results;
     let mut text = String::from("# The decision benchmark\n\n");
     text.push_str(INTRODUCTION);
     let _ = writeln!(
@@ -94,6 +95,7 @@ pub fn page(results: &Results<'_>) -> String {
          `max_wait`, and of the others in the setting of all that suits c best:\n\n",
     );
     text.push_str(&priced_table(priced, peers));
+    text.push_str(&churn_table(churn));
     text.push_str(&matched_table(peers, cells, matched));
     text.push('\n');
     text.push_str(CAVEATS);
@@ -107,6 +109,25 @@ fn standing(cells: &[Cell], ours: &[Summary], peers: &[Peer]) -> String {
     let cells = best.len();
     let ahead = ours.iter().zip(best).filter(ahead).count();
     format!("\nHeadcount is ahead of the best tuned setting in {ahead} of {cells} cells.\n")
+}
+
+/// What fewer changes cost.
+fn churn_table(churn: &[(u32, Summary)]) -> String {
+    let Some((_, first)) = churn.first() else { return String::new() };
+    let mut text = format!(
+        "\n## If changes have a price\n\nHeadcount in cell {} with `price_per_start`:\n\n\
+         | price_per_start | ACR | met | actions/h | reversals/h |\n|--:|--:|--:|--:|--:|\n",
+        first.cell.name()
+    );
+    for (price, s) in churn {
+        let (actions, reversals) = (s.actions_per_hour, s.reversals_per_hour);
+        let _ = writeln!(
+            text,
+            "| {price} s | {:.3} | {}/{} | {actions:.1} | {reversals:.1} |",
+            s.acr, s.met, s.traces
+        );
+    }
+    text
 }
 
 fn matched_table(peers: &[Peer], cells: &[Cell], matched: &[Matched]) -> String {
