@@ -38,6 +38,27 @@ pub fn decide(
     cadence: Cadence,
     now: Timestamp,
 ) -> Decision {
+    let (mut decision, decisive) = judge(rules, state, seen, cadence, now);
+    decision.reason = reason_of(&decision.trail, decision.trail.get(decisive));
+    decision
+}
+
+/// The number of workers that [`decide`] asks for at a look of its own, if there is to be a change;
+/// the state is the same afterwards. For simulations, which need a number a million times and its
+/// reason never.
+pub fn wanted(rules: &Rules, state: &mut State, seen: &Observation, now: Timestamp) -> Option<u32> {
+    let (decision, _) = judge(rules, state, seen, Cadence::EveryLook, now);
+    decision.change().map(|(_, to)| to)
+}
+
+/// The decision without its reason, and the place of the step that gives it.
+fn judge(
+    rules: &Rules,
+    state: &mut State,
+    seen: &Observation,
+    cadence: Cadence,
+    now: Timestamp,
+) -> (Decision, usize) {
     state.follow_clock(now);
     let fresh = Fresh::of(seen, rules.stale_after(), now);
     let silent = fresh.silent(rules);
@@ -81,9 +102,10 @@ pub fn decide(
 
     state.current = Some(look.current);
     let look_again = next_look(rules, state, &look);
+    let decisive = draft.last_word.unwrap_or(0);
     let decision = finish(draft, policy_wanted, look_again, now);
     state.remember(&decision);
-    decision
+    (decision, decisive)
 }
 
 impl<'a> Fresh<'a> {
@@ -119,7 +141,11 @@ fn work_may_have_come(
 }
 
 /// Without a count of workers there is nothing to add to or take from.
-fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp) -> Decision {
+fn hold_blindly(
+    state: &mut State,
+    silent: &[(Source, Missing)],
+    now: Timestamp,
+) -> (Decision, usize) {
     let current = state.current;
     let number = current.unwrap_or(0);
     let step = |(source, missing): &(Source, Missing)| Step {
@@ -129,6 +155,7 @@ fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp)
         why: Why::Silent { source: *source, why: missing.to_string() },
     };
     let trail: Vec<Step> = silent.iter().map(step).collect();
+    let decisive = trail.len().saturating_sub(1);
     let decision = Decision {
         t: now,
         current,
@@ -136,13 +163,13 @@ fn hold_blindly(state: &mut State, silent: &[(Source, Missing)], now: Timestamp)
         wanted: current,
         kind: Kind::Hold,
         rule: Rule::Unknown,
-        reason: trail.last().map(|s| s.why.to_string()).unwrap_or_default(),
+        reason: String::new(),
         trail,
         victims: Vec::new(),
         look_again: Some(ATTENTIVE),
     };
     state.remember(&decision);
-    decision
+    (decision, decisive)
 }
 
 const fn kind_of(rule: Rule, current: u32, wanted: u32) -> Kind {
@@ -189,7 +216,7 @@ fn finish(draft: Draft, policy_wanted: u32, look_again: Span, now: Timestamp) ->
         wanted: Some(draft.wanted),
         kind,
         rule: decisive.map_or(Rule::Steady, |s| s.rule),
-        reason: reason_of(&draft.trail, decisive),
+        reason: String::new(),
         victims: draft.victims,
         trail: draft.trail,
         look_again: Some(look_again),

@@ -12,6 +12,7 @@ pub mod guard;
 pub mod observation;
 pub mod policy;
 pub mod reading;
+mod rest;
 pub mod rules;
 #[cfg(test)]
 mod scene;
@@ -20,11 +21,12 @@ pub mod smooth;
 pub mod state;
 pub mod time;
 
-pub use decide::{Cadence, decide};
+pub use decide::{Cadence, decide, wanted};
 pub use decision::{Decision, Kind, Rule, Step, Why};
 pub use observation::Observation;
 pub use policy::Policy;
 pub use reading::{FleetReading, HostReading, Missing, QueueReading, Reading, Silence};
+pub use rest::rests;
 pub use rules::Rules;
 pub use state::{Outcome, State};
 pub use time::{Span, Timestamp};

@@ -10,6 +10,9 @@ use crate::time::{Span, Timestamp, as_seconds, as_seconds_list, as_seconds_lists
 /// The most entries a list inside a reading may have; sources cut longer ones.
 pub const LIST_LIMIT: usize = 256;
 
+/// Lists up to this length are searched from the front.
+const FEW: usize = 16;
+
 /// One answer of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading<T> {
@@ -367,12 +370,23 @@ impl FleetReading {
         if listed > self.capacity() as usize {
             return contradictory(format!("{listed} listed of {} workers", self.capacity()));
         }
-        let mut names = HashSet::with_capacity(self.workers.len());
-        if let Some(twice) = self.workers.iter().find(|w| !names.insert(w.id.as_str())) {
-            return contradictory(format!("worker {} is listed twice", twice.id));
+        match twice(&self.workers) {
+            Some(id) => contradictory(format!("worker {id} is listed twice")),
+            None => Ok(self),
         }
-        Ok(self)
     }
+}
+
+/// A name that two workers have.
+fn twice(workers: &[Worker]) -> Option<&str> {
+    let mut names = workers.iter().map(|worker| worker.id.as_str());
+    if workers.len() <= FEW {
+        // Quicker than a set, and most lists are short.
+        let before = |i: usize, id: &str| workers[..i].iter().any(|w| w.id == id);
+        return names.enumerate().find(|(i, id)| before(*i, id)).map(|(_, id)| id);
+    }
+    let mut seen = HashSet::with_capacity(workers.len());
+    names.find(|id| !seen.insert(*id))
 }
 
 /// One worker.

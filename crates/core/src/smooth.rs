@@ -15,6 +15,8 @@ impl AsymmetricEwma {
     pub fn add(&mut self, sample: f64, up: f64, down: f64) -> f64 {
         let next = match self.0 {
             None => sample,
+            // An idle machine, the commonest case: there is nothing to round.
+            Some(0.0) if sample == 0.0 => 0.0,
             Some(ema) => {
                 let alpha = if sample > ema { up } else { down };
                 one_decimal(alpha * sample + (1.0 - alpha) * ema)

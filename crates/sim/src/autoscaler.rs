@@ -2,7 +2,7 @@
 //! compare it with.
 
 use headcount_core::state::Outcome;
-use headcount_core::{Cadence, Observation, Rules, Span, State, decide};
+use headcount_core::{Observation, Rules, Span, State, Timestamp, rests, wanted};
 
 /// A rule that looks at its own poll and wants a number of workers.
 pub trait Autoscaler {
@@ -18,6 +18,13 @@ pub trait Autoscaler {
     /// The number of workers that should serve or start; `None` leaves it as it is. Whatever it
     /// says is done at once.
     fn wanted(&mut self, seen: &Observation) -> Option<u32>;
+
+    /// Whether a look at `now` that finds what the last one found would change nothing, but for what
+    /// it leaves in the autoscaler's memory; if so that has been done. `seen` is what the last look
+    /// found.
+    fn rests(&mut self, _seen: &Observation, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 /// Which workers go when there are too many.
@@ -57,6 +64,11 @@ impl Core {
     pub fn new(rules: Rules) -> Self {
         Self { rules, state: State::default() }
     }
+
+    /// What it remembers.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
 }
 
 impl Autoscaler for Core {
@@ -73,10 +85,13 @@ impl Autoscaler for Core {
     }
 
     fn wanted(&mut self, seen: &Observation) -> Option<u32> {
-        let decision = decide(&self.rules, &mut self.state, seen, Cadence::EveryLook, seen.t);
-        let (_, to) = decision.change()?;
+        let to = wanted(&self.rules, &mut self.state, seen, seen.t)?;
         self.state.note(Outcome::Done, seen.t);
         Some(to)
+    }
+
+    fn rests(&mut self, seen: &Observation, now: Timestamp) -> bool {
+        rests(&self.rules, &mut self.state, seen, now)
     }
 }
 

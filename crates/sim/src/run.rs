@@ -114,10 +114,12 @@ fn play(members: &mut [Member<'_>], mut place: World<'_>) -> Result<(Moment, Vec
             let waiting = (0..members.len()).map(|group| place.waiting(group)).sum();
             return Err(Stuck { waiting, days });
         }
-        place.observe(group, &mut seen[group]);
-        let scaler = &mut members[group].scaler;
-        if let Some(to) = scaler.wanted(&seen[group]) {
-            place.scale(group, to, scaler.victims());
+        let Member { scaler, world, .. } = &mut members[group];
+        if !(place.is_still(group) && scaler.rests(&seen[group], world.time(now))) {
+            place.observe(group, &mut seen[group]);
+            if let Some(to) = scaler.wanted(&seen[group]) {
+                place.scale(group, to, scaler.victims());
+            }
         }
         due[group] = now.plus(polls[group]);
     }

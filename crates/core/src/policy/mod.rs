@@ -153,6 +153,22 @@ impl Policy {
         state.said = (!look.every_look).then(|| Box::new(wish.why.clone()));
         wish
     }
+
+    /// Called where nothing waits, runs or starts and there are as few workers as may be: whether
+    /// the policy is known to leave it at that. If so the state is as after [`Policy::wish`], if not
+    /// it is untouched. `occupancy` and `ratio` never are: what was an hour ago may still raise them.
+    pub(crate) fn idles(&self, state: &mut PolicyState, look: &Look<'_>) -> bool {
+        match self {
+            // With the fewest workers it can only add some, for jobs that wait.
+            Self::CpuAware(_) => self.wish(state, look).wanted == look.current,
+            Self::Slo(p) if p.idles(&mut state.slo, look) => {
+                state.drop_unused(self);
+                (state.decided_at, state.said) = (Some(look.now), None);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl PolicyState {

@@ -51,6 +51,8 @@ pub(super) struct Group<'a> {
     pub(super) died: u32,
     /// The workers on the list that was last handed out.
     pub(super) listed: Vec<u32>,
+    /// How much had happened at the last look.
+    pub(super) looked_after: Option<(u64, u64)>,
     slots: u32,
     start_up: StartUp,
     /// Picks victims where nobody knows whom the target picks.
@@ -122,6 +124,7 @@ impl<'a> Group<'a> {
             durations: Vec::new(),
             died: 0,
             listed: Vec::new(),
+            looked_after: None,
             slots: rules.slots.unwrap_or(1).max(1),
             start_up: StartUp::new(rules, seed),
             picks: Rng::with_seed(!seed),

@@ -15,6 +15,7 @@ impl Group<'_> {
     /// are on the machine.
     pub(super) fn observe(&mut self, crowd: usize, place: &mut Place, seen: &mut Observation) {
         let now = place.now;
+        self.looked_after = Some(self.happenings());
         let t = self.rules.time(now);
         seen.t = t;
         if self.answers(Source::Host, now, &mut seen.host) {
@@ -26,6 +27,16 @@ impl Group<'_> {
         if self.answers(Source::Queue, now, &mut seen.queue) {
             tell(&mut seen.queue, t, |queue| self.observe_queue(now, queue));
         }
+    }
+
+    /// Whether nothing has happened since the last look, and every source always answers.
+    pub(super) fn is_still(&self) -> bool {
+        self.looked_after == Some(self.happenings()) && self.rules.outages.is_empty()
+    }
+
+    /// How much has happened so far: events, and changes of the number of workers.
+    const fn happenings(&self) -> (u64, u64) {
+        (self.tally.events, self.tally.scale_outs + self.tally.scale_ins)
     }
 
     /// Whether a source answers. If not, its reading becomes a missing one, or stays as it is where

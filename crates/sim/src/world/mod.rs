@@ -154,6 +154,13 @@ impl<'a> World<'a> {
         self.groups.iter().map(|group| group.live.len()).sum()
     }
 
+    /// Whether a look at a group would find what the last one found, but for its times. Said only
+    /// where it leaves no trace: without a machine, whose load is measured from look to look, and
+    /// where all sources always answer.
+    pub fn is_still(&self, group: usize) -> bool {
+        self.place.host.is_none() && self.groups[group].is_still()
+    }
+
     /// Writes into `seen` what a group's sources would tell, reusing its lists.
     pub fn observe(&mut self, group: usize, seen: &mut Observation) {
         let crowd = self.crowd();

@@ -17,6 +17,7 @@
 
 mod clock;
 mod deadline;
+mod idle;
 mod jumps;
 mod levels;
 mod need;
