@@ -16,6 +16,7 @@ pub mod generate;
 pub mod moment;
 pub mod run;
 pub mod score;
+pub mod search;
 pub mod timeline;
 pub mod trace;
 pub mod world;

@@ -164,6 +164,7 @@ fn score(member: &Member<'_>, tally: Tally, end: Moment, seed: u64) -> Score {
         scale_outs: tally.scale_outs,
         scale_ins: tally.scale_ins,
         reversals: tally.reversals,
+        starts: tally.starts,
         wasted_starts: tally.wasted_starts,
         busy_kills: tally.busy_kills,
         deaths: tally.deaths,

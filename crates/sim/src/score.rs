@@ -23,6 +23,8 @@ pub struct Score {
     pub scale_ins: u64,
     /// Changes against the last one within 600 s.
     pub reversals: u64,
+    /// Workers that were ordered.
+    pub starts: u64,
     /// Workers that were stopped before they ran a job.
     pub wasted_starts: u64,
     /// Jobs that were killed with their worker.
@@ -66,6 +68,7 @@ pub(crate) struct Tally {
     pub(crate) scale_outs: u64,
     pub(crate) scale_ins: u64,
     pub(crate) reversals: u64,
+    pub(crate) starts: u64,
     pub(crate) wasted_starts: u64,
     pub(crate) busy_kills: u64,
     pub(crate) deaths: u64,

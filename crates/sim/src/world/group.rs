@@ -313,6 +313,7 @@ impl<'a> Group<'a> {
         });
         self.live.push(worker);
         self.census.starting += 1;
+        self.tally.starts += 1;
         if place.host.as_ref().is_some_and(|host| !host.holds(crowd)) {
             self.booting += 1;
             place.events.plan(place.now.plus(takes), Event::Die { group, worker });
