@@ -38,9 +38,15 @@ impl Autoscaler for Counted {
     }
 
     fn rests(&mut self, seen: &Observation, now: Timestamp) -> bool {
-        let before = self.core.state().clone();
-        let rests = self.may_rest && self.core.rests(seen, now);
-        assert!(rests || *self.core.state() == before, "no rest, and yet it did something");
+        if !self.may_rest {
+            return false;
+        }
+        // Copies take time, so that not every rest is watched.
+        let watched = (self.looks + self.rests).is_multiple_of(16);
+        let before = watched.then(|| self.core.state().clone());
+        let rests = self.core.rests(seen, now);
+        let untouched = before.is_none_or(|before| *self.core.state() == before);
+        assert!(rests || untouched, "no rest, and yet it did something");
         self.rests += u64::from(rests);
         rests
     }
@@ -98,13 +104,13 @@ fn worlds() -> impl Strategy<Value = WorldRules> {
 fn rules() -> impl Strategy<Value = Rules> {
     let policies = [
         r#"{"cpu_aware": {}}"#,
-        r#"{"cpu_aware": {"poll": "5s", "idle": "20s", "cooldown": "10s", "emergency": 0, "scale_out_below": 0}}"#,
+        r#"{"cpu_aware": {"poll": "5s", "idle": "20s", "cooldown": "10s"}}"#,
         r#"{"occupancy": {}}"#,
         r#"{"ratio": {"jobs_per_worker": 1}}"#,
         r#"{"slo": {}}"#,
         r#"{"slo": {"max_wait": "10s"}}"#,
         r#"{"slo": {"max_wait": "60s", "price_per_start": "30s"}}"#,
-        r#"{"slo": {"max_wait": "300s", "minimum_billing": "60s", "poll": "1s"}}"#,
+        r#"{"slo": {"max_wait": "300s", "minimum_billing": "60s"}}"#,
     ];
     let known = policies.map(|text| serde_json::from_str::<Policy>(text).expect("it is a policy"));
     let all = (prop::sample::select(known.to_vec()), 0u32..3, 1u32..6, any::<bool>());
@@ -117,7 +123,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn resting_changes_nothing(

@@ -16,6 +16,7 @@ pub mod scale;
 pub mod schema;
 pub mod simulate;
 pub mod status;
+pub mod tune;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,6 +94,8 @@ pub enum Verb {
     Replay(replay::Args),
     /// Run recorded jobs under rules, and tell what they would have cost
     Simulate(simulate::Args),
+    /// Search for rules that keep a wanted wait at a lower cost
+    Tune(tune::Args),
     /// Print the JSON Schema of the configuration file
     Schema(schema::Args),
     /// Print shell completions
@@ -117,6 +120,7 @@ impl Cli {
             Verb::Resume(args) => args.run(globals),
             Verb::Replay(args) => args.run(globals),
             Verb::Simulate(args) => args.run(globals),
+            Verb::Tune(args) => args.run(globals),
             Verb::Schema(args) => args.run(globals),
             Verb::Completions(args) => args.run(globals),
         }

@@ -1,0 +1,188 @@
+//! The answer in words, tables and a plot.
+
+use std::io;
+
+use headcount_sim::Trace;
+use headcount_sim::search::space::Change;
+use headcount_sim::search::split::Parts;
+use headcount_sim::search::{Answer, Figures, Keep, Question, Told};
+
+use super::{plot, yaml};
+use crate::cli::jobs::Given;
+use crate::cli::out::{self, Cell, Table};
+
+/// The headings of [`figures`].
+const HEADINGS: [&str; 5] = ["p95 wait", "worker-hours", "changes/h", "reversals/h", "kills"];
+/// And of the part that was not chosen on.
+const CHECKED: [&str; 2] = ["p95 checked", "hours checked"];
+
+/// Prints all of it.
+pub(super) fn print(
+    question: &Question<'_>,
+    parts: &Parts,
+    given: &Given,
+    answer: &Answer,
+) -> io::Result<()> {
+    if let Some(past) = &given.past {
+        out::line(past)?;
+    }
+    let policy = question.rules.policy.name();
+    out::line(format!(
+        "{}; {policy}, to keep a p95 wait of {} at the lowest cost\n{} runs on two thirds of it; {} \
+         was kept to check the choice\n",
+        jobs(question.trace),
+        wait(question.aim.max_wait_s),
+        answer.runs,
+        parts.how,
+    ))?;
+    out::print(&frontier(answer).to_string())?;
+    out::print(&format!("\n{}\n", plot::draw(answer, &question.aim)))?;
+    verdict(question, parts, answer)
+}
+
+/// The present rules, the best, and the frontier.
+fn frontier(answer: &Answer) -> Table {
+    let mut headings = vec![""];
+    headings.extend(HEADINGS);
+    headings.extend(CHECKED);
+    headings.push("differs in");
+    let mut table = Table::new(&headings);
+    table.row(row("present", &answer.present));
+    let found = if answer.keep.is_none() { "recommended" } else { "best found" };
+    if answer.best != answer.present {
+        table.row(row(found, &answer.best));
+    }
+    let others = answer.frontier.iter().filter(|told| !told.same_as(&answer.best));
+    others.for_each(|told| table.row(row("frontier", told)));
+    table
+}
+
+/// Whether two are the same configuration.
+trait SameAs {
+    fn same_as(&self, other: &Self) -> bool;
+}
+
+impl SameAs for Told {
+    fn same_as(&self, other: &Self) -> bool {
+        self.changes == other.changes
+    }
+}
+
+fn row(name: &str, told: &Told) -> Vec<Cell> {
+    let mut cells = vec![out::plain(name)];
+    cells.extend(figures(told.chosen.as_ref()));
+    cells.extend(figures(told.checked.as_ref()).into_iter().take(2).zip(CHECKED).map(
+        |((style, text), heading)| (style, format!("{:>1$}", text.trim_start(), heading.len())),
+    ));
+    cells.push(out::cell(out::DIM, differences(&told.changes)));
+    cells
+}
+
+fn differences(changes: &[Change]) -> String {
+    let say = |change: &Change| {
+        let name = change.key.rsplit('.').next().unwrap_or(change.key);
+        format!("{name} {}", change.to)
+    };
+    changes.iter().map(say).collect::<Vec<_>>().join(", ")
+}
+
+/// The cells below [`HEADINGS`].
+pub(super) fn figures(figures: Option<&Figures>) -> Vec<Cell> {
+    let Some(f) = figures else {
+        let mut cells = vec![out::cell(out::PROBLEM, "never")];
+        cells.resize(HEADINGS.len(), out::plain(""));
+        return cells;
+    };
+    let texts = [
+        format!("{:.1} s", f.p95_wait_s),
+        hours(f.worker_hours),
+        format!("{:.1}", f.changes_per_hour),
+        format!("{:.1}", f.reversals_per_hour),
+        f.kills.to_string(),
+    ];
+    let right = |(text, heading): (String, &str)| out::plain(format!("{text:>0$}", heading.len()));
+    texts.into_iter().zip(HEADINGS).map(right).collect()
+}
+
+/// What to do, and what it would have brought.
+fn verdict(question: &Question<'_>, parts: &Parts, answer: &Answer) -> io::Result<()> {
+    let Answer { present, best, .. } = answer;
+    match answer.keep {
+        Some(Keep::NothingBetter) => {
+            out::line("keep the present rules: none of the others is better")?;
+        }
+        Some(Keep::FitsOnlyWhatItWasChosenOn) => {
+            out::line(format!(
+                "keep the present rules: what did best where it was chosen fits only that; on {}: {}",
+                parts.how,
+                compare(best.checked, present.checked)
+            ))?;
+        }
+        None => {
+            out::line(format!(
+                "recommended, compared with the present rules on all jobs: {}",
+                compare(best.whole, present.whole)
+            ))?;
+            out::line(format!(
+                "where it was not chosen ({}): {}",
+                parts.how,
+                compare(best.checked, present.checked)
+            ))?;
+            for Change { key, to, more, from } in &best.changes {
+                let from = from.as_deref().unwrap_or("not set");
+                out::line(format!("  {key}: {from} -> {to} (more: {more})"))?;
+            }
+            out::print(&format!("\n{}", yaml::styled(&best.rules, &best.changes)))?;
+        }
+    }
+    let last = if answer.keep.is_none() { best } else { present };
+    let missed = last.whole.is_none_or(|f| f.p95_wait_s > question.aim.max_wait_s);
+    if missed {
+        let what = format!(
+            "a p95 wait of {} is not kept, neither by this nor by anything cheaper that was tried",
+            wait(question.aim.max_wait_s)
+        );
+        out::line(format!("\n{}", out::styled(out::WARNING, what)))?;
+    }
+    Ok(())
+}
+
+/// What one did, against another.
+fn compare(new: Option<Figures>, old: Option<Figures>) -> String {
+    let (Some(new), Some(old)) = (new, old) else {
+        let what =
+            |f: Option<Figures>| if f.is_some() { "ends" } else { "leaves jobs waiting for ever" };
+        return format!("it {}, the present one {}", what(new), what(old));
+    };
+    let percent = 100.0 * (new.worker_hours / old.worker_hours - 1.0);
+    let kills = match (new.kills, old.kills) {
+        (0, 0) => String::new(),
+        (new, old) => format!(", {new} killed jobs instead of {old}"),
+    };
+    format!(
+        "{} worker-hours instead of {} ({percent:+.0} %), p95 wait {:.1} s instead of {:.1} s, \
+         {:.1} changes/h instead of {:.1}{kills}",
+        hours(new.worker_hours),
+        hours(old.worker_hours),
+        new.p95_wait_s,
+        old.p95_wait_s,
+        new.changes_per_hour,
+        old.changes_per_hour,
+    )
+}
+
+/// How much there was to do.
+pub(super) fn jobs(trace: &Trace) -> String {
+    let last = trace.jobs.last().map(|job| job.at).unwrap_or_default();
+    let (jobs, work) = (trace.jobs.len(), hours(trace.work().as_hours()));
+    format!("{jobs} jobs in {} h, {work} hours of work", hours(last.as_hours()))
+}
+
+/// A number of hours, for people.
+pub(super) fn hours(hours: f64) -> String {
+    if hours < 10.0 { format!("{hours:.2}") } else { format!("{hours:.1}") }
+}
+
+fn wait(seconds: f64) -> String {
+    format!("{} s", (seconds * 10.0).round() / 10.0)
+}
