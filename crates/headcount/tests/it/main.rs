@@ -16,3 +16,4 @@ mod report;
 mod script;
 mod simulate;
 mod support;
+mod tune;

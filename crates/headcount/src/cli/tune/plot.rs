@@ -51,9 +51,9 @@ pub(super) fn draw(answer: &Answer, aim: &Aim) -> String {
         rows[row_of(wait)][costs.cell(hours, WIDTH)] = mark;
     }
     let label = |i: usize| match i {
+        _ if i == row_of(aim.max_wait_s) => format!("{:>8.1} s", aim.max_wait_s),
         0 => format!("{:>8.1} s", waits.high),
         _ if i == HEIGHT - 1 => format!("{:>8.1} s", waits.low),
-        _ if i == row_of(aim.max_wait_s) => "  wanted  ".into(),
         _ => " ".repeat(10),
     };
     let line = |(i, row): (usize, &Vec<char>)| {

@@ -8,6 +8,8 @@ use crate::cli::out;
 
 /// These are always written: who reads the file wants to know.
 const ALWAYS: [&str; 2] = ["workers.min", "workers.max"];
+/// Keys that come first, in this order, as people write them.
+const FIRST: [&str; 3] = ["workers", "min", "max"];
 /// Where remarks begin, if there is room.
 const COLUMN: usize = 32;
 
@@ -57,7 +59,10 @@ fn join(path: &str, key: &str) -> String {
 
 fn write(value: &Value, path: &str, depth: usize, changes: &[Change], text: &mut String) {
     let Value::Object(map) = value else { return };
-    for (key, value) in map {
+    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+    let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
+    entries.sort_by_key(|(key, _)| rank(key));
+    for (key, value) in entries {
         let (indent, path) = ("  ".repeat(depth), join(path, key));
         if value.as_object().is_some_and(|inner| !inner.is_empty()) {
             text.push_str(&format!("{indent}{key}:\n"));
