@@ -40,6 +40,8 @@ const KILL: f64 = 100.0;
 const MOST_SHOWN: usize = 10;
 /// A frontier ends at this multiple of the wanted wait.
 const FAR_BEYOND: f64 = 5.0;
+/// From one to the next the cost falls by this share at least.
+const NEXT: f64 = 0.02;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -258,7 +260,7 @@ struct Tries<'a> {
 
 impl Tries<'_> {
     fn run(&mut self, points: Vec<Point>) {
-        let with_rules = |point: Point| Some((self.space.rules(&point)?, point));
+        let with_rules = |point: Point| Some((self.space.rules(&point).ok()?, point));
         let tasks: Vec<(Rules, Point)> = points.into_iter().filter_map(with_rules).collect();
         let found = in_parallel(self.question.threads, &tasks, |(rules, _)| {
             let figures = try_out(self.question, rules, self.trace).ok();
@@ -333,8 +335,7 @@ impl Tries<'_> {
         order.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let mut least = f64::INFINITY;
         order.retain(|(_, (_, cost))| {
-            // Less than that is no difference.
-            let better = *cost < least * (1.0 - WORTH_A_CHANGE);
+            let better = *cost < least * (1.0 - NEXT);
             if better {
                 least = *cost;
             }

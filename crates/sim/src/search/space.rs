@@ -52,16 +52,22 @@ impl Space {
         vec![None; self.parameters.len()]
     }
 
-    /// The rules of a point; `None` if they make no sense.
-    pub fn rules(&self, point: &Point) -> Option<Rules> {
+    /// The rules of a point.
+    ///
+    /// # Errors
+    /// They make no sense; why.
+    pub fn rules(&self, point: &Point) -> Result<Rules, String> {
         let mut value = self.base.clone();
         for (parameter, x) in self.parameters.iter().zip(point) {
             if let Some(x) = x {
                 parameter.write(&mut value, *x);
             }
         }
-        let rules: Rules = serde_json::from_value(value).ok()?;
-        rules.problems().is_empty().then_some(rules)
+        let rules: Rules = serde_json::from_value(value).map_err(|e| e.to_string())?;
+        match rules.problems().first() {
+            Some((key, what)) => Err(format!("{key}: {what}")),
+            None => Ok(rules),
+        }
     }
 
     /// What is different at a point.
@@ -132,7 +138,7 @@ impl Space {
             simpler[i] = None;
             simpler
         };
-        changed.map(without).filter(|point| self.rules(point).is_some()).collect()
+        changed.map(without).filter(|point| self.rules(point).is_ok()).collect()
     }
 
     /// Up to so many points that make sense and are new.
@@ -148,7 +154,7 @@ impl Space {
             }
             let name = point.iter().map(|x| x.map(f64::to_bits)).collect();
             let is_here = point.iter().all(Option::is_none);
-            if !is_here && self.rules(&point).is_some() && self.known.insert(name) {
+            if !is_here && self.rules(&point).is_ok() && self.known.insert(name) {
                 found.push(point);
             }
         }
@@ -176,7 +182,7 @@ mod tests {
         let changed: Vec<f64> = points.iter().filter_map(|point| point[0]).collect();
         let low = changed.iter().filter(|x| **x < 0.5).count();
         assert!((changed.len() / 3..changed.len()).contains(&low), "{changed:?}");
-        assert!(points.iter().all(|point| space.rules(point).is_some()));
+        assert!(points.iter().all(|point| space.rules(point).is_ok()));
     }
 
     #[test]
@@ -208,6 +214,7 @@ mod tests {
         assert_eq!(simpler, [vec![None, None, Some(6.0)], vec![Some(30.0), None, None]]);
         let rules = space.rules(&point).unwrap();
         assert_eq!(rules.workers.max, 6);
-        assert_eq!(space.rules(&vec![None, None, Some(0.0)]), None, "max 0 makes no sense");
+        let none = space.rules(&vec![None, None, Some(0.0)]).unwrap_err();
+        assert!(none.starts_with("workers.m"), "{none}");
     }
 }

@@ -122,7 +122,7 @@ fn a_frontier_rises_in_wait_and_falls_in_cost() {
         assert!(pair[0].0 < pair[1].0 && pair[0].1 > pair[1].1, "{points:?}");
     }
     for (wait, cost) in &answer.all {
-        let dominated = |(w, c): &(f64, f64)| w < wait && *c < cost * 0.99;
+        let dominated = |(w, c): &(f64, f64)| w < wait && *c < cost * (1.0 - NEXT);
         let shown = points.contains(&(*wait, *cost));
         assert!(!shown || !answer.all.iter().any(dominated), "({wait}, {cost})");
     }

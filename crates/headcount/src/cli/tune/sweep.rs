@@ -76,14 +76,10 @@ pub(super) fn run(
         let present = parameter.read(&base);
         let space = Space::new(question.rules, vec![*parameter]);
         let with = |value: &f64| {
-            let wrong = || {
-                format!(
-                    "--sweep {}: {} makes no sense here",
-                    parameter.name(),
-                    parameter.show(*value)
-                )
-            };
-            space.rules(&vec![Some(*value)]).ok_or_else(|| WrongUse(wrong()))
+            let (name, shown) = (parameter.name(), parameter.show(*value));
+            let wrong =
+                |why| WrongUse(format!("--sweep {name}={shown} makes no sense here: {why}"));
+            space.rules(&vec![Some(*value)]).map_err(wrong)
         };
         let rules: Vec<Rules> = values.iter().map(with).collect::<Result<_, _>>()?;
         let figures = in_parallel(question.threads, &rules, |rules| {

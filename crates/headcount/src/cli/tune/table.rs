@@ -146,9 +146,11 @@ fn missed(question: &Question<'_>, answer: &Answer, by: &Told) -> Option<String>
              factor f counts as f² times the cost",
             hours(least)
         ),
-        None => "of the frontier none does; let more parameters vary, workers.max among them, or try \
+        None => {
+            "of the frontier none does; let more parameters vary, workers.max among them, or try \
                  the policy slo"
-            .into(),
+                .into()
+        }
     };
     Some(format!("a p95 wait of {} is not kept: {what}", wait(wanted)))
 }

@@ -85,9 +85,12 @@ fn write(value: &Value, path: &str, depth: usize, changes: &[Change], text: &mut
     }
 }
 
-/// Lists and texts as JSON, which is YAML; times as people write them.
+/// Lists and texts as JSON, which is YAML; times and whole numbers as people write them.
 fn scalar(value: &Value) -> String {
-    let Value::String(text) = value else { return value.to_string() };
+    let Value::String(text) = value else {
+        let text = value.to_string();
+        return text.strip_suffix(".0").map_or(text.clone(), String::from);
+    };
     let span = || text.parse::<Span>().ok().map(|span| format!("{span:#}"));
     let word = text.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
     match span() {
@@ -113,7 +116,7 @@ mod tests {
     fn what_is_as_usual_is_left_out_and_what_changed_is_marked() {
         let rules = rules(json!({
             "workers": {"min": 1, "max": 6, "slots": 5},
-            "policy": {"cpu_aware": {"cooldown": "30s", "idle": "60s"}},
+            "policy": {"cpu_aware": {"cooldown": "30s", "idle": "60s", "emergency": 81.0}},
             "busy": "drain",
             "schedule": {"windows": [{"days": ["mon"], "from": "08:00", "to": "18:00", "min": 2}]},
         }));
@@ -124,7 +127,10 @@ mod tests {
         let text = plain(&rules, &changes);
         assert!(text.contains("  max: 6                        # was 4\n"), "{text}");
         assert!(text.contains("    cooldown: 30s               # was 1m 30s\n"), "{text}");
-        assert!(text.contains("    idle: 1m\n") && text.contains("busy: drain\n"), "{text}");
+        assert!(
+            text.contains("    emergency: 81\n    idle: 1m\n") && text.contains("busy: drain\n"),
+            "{text}"
+        );
         assert!(!text.contains("poll") && !text.contains("brake"), "{text}");
         let again: Rules = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(again, rules, "{text}");
