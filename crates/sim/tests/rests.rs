@@ -110,6 +110,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         r#"{"slo": {}}"#,
         r#"{"slo": {"max_wait": "10s"}}"#,
         r#"{"slo": {"max_wait": "60s", "price_per_start": "30s"}}"#,
+        r#"{"slo": {"price_of_waiting": 0.2}}"#,
         r#"{"slo": {"max_wait": "300s", "minimum_billing": "60s"}}"#,
     ];
     let known = policies.map(|text| serde_json::from_str::<Policy>(text).expect("it is a policy"));

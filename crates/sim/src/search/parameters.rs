@@ -45,7 +45,7 @@ pub enum Unit {
     Percent,
     /// 0 to 1, in steps of a twentieth.
     Share,
-    /// Any number above 0, to two digits.
+    /// Any number from 0 on, to two digits.
     Ratio,
 }
 
@@ -155,10 +155,17 @@ const RATIO: [Parameter; 7] = [
 ];
 
 /// `minimum_billing` is not here: it is a fact of the platform, not a choice.
-const SLO: [Parameter; 3] = [
+const SLO: [Parameter; 4] = [
     row("policy.slo.max_wait", (5.0, 900.0), Log, Time, "fewer workers, longer waits"),
     row("policy.slo.poll", (1.0, 60.0), Log, Time, "later and fewer decisions"),
     row("policy.slo.price_per_start", (0.0, 600.0), Square, Time, "fewer and larger changes"),
+    row(
+        "policy.slo.price_of_waiting",
+        (0.0, 2.0),
+        Square,
+        Ratio,
+        "shorter waits than max_wait asks for, as far as they pay",
+    ),
 ];
 
 /// What can be tuned in these rules; at most `most` workers are tried.

@@ -153,6 +153,7 @@ mod tests {
             scale_outs: 0,
             scale_ins: 0,
             reversals: 0,
+            starts: 1,
             wasted_starts: 0,
             busy_kills: 0,
             deaths: 0,
