@@ -86,6 +86,8 @@ fn worlds() -> impl Strategy<Value = WorldRules> {
             start_up: Span::from_secs(start_up),
             start_up_failures,
             slots: Some(slots),
+            // Some have a clock of their own.
+            begins: (slots == 2).then(|| Timestamp::from_millis(1_790_000_000_000)),
             grace: grace.map(Span::from_secs),
             host: host.map(|(cores, background_cores)| HostRules {
                 cores,

@@ -118,7 +118,7 @@ mod tests {
             "workers": {"min": 1, "max": 6, "slots": 5},
             "policy": {"cpu_aware": {"cooldown": "30s", "idle": "60s", "emergency": 81.0}},
             "busy": "drain",
-            "schedule": {"windows": [{"days": ["mon"], "from": "08:00", "to": "18:00", "min": 2}]},
+            "schedule": {"zone": "Europe/Berlin", "windows": [{"days": ["mon"], "from": "08:00", "to": "18:00", "min": 2}]},
         }));
         let changes = [
             change("workers.max", Some("4"), "6"),
@@ -146,6 +146,6 @@ mod tests {
         }
         let same = rules(json!({"policy": {"slo": {"max_wait": "60s"}}}));
         let text = plain(&same, &[change("policy.slo.max_wait", None, "1m")]);
-        assert!(text.contains("max_wait: 1m               # was not set"), "{text}");
+        assert!(text.contains("max_wait: 1m                # was not set"), "{text}");
     }
 }
