@@ -2,6 +2,8 @@
 //! Between two such times lies a gap. How long gaps of a level last tells how long an idle worker is
 //! worth keeping: stopping it saves the rest of the gap, but costs a start at its end.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::{Span, Timestamp, seconds};
@@ -95,9 +97,10 @@ fn class_of(level: u32) -> usize {
     (SINGLE as usize + above as usize).min(CLASSES - 1)
 }
 
-fn length_of(bucket: u8) -> f64 {
-    BUCKET.powf(f64::from(bucket) + 0.5)
-}
+/// The middle and the upper edge of each bucket, computed once: they are asked for at every look.
+static BOUNDS: LazyLock<[(f64, f64); BUCKETS]> = LazyLock::new(|| {
+    std::array::from_fn(|bucket| (BUCKET.powf(bucket as f64 + 0.5), BUCKET.powi(bucket as i32 + 1)))
+});
 
 impl Levels {
     /// So many workers are needed now.
@@ -203,13 +206,12 @@ fn hold(own: &[(u8, u16)], own_total: u32, all: &[(u8, u16)], all_total: u32, pr
     let mut longer: f64 = weights.iter().sum();
     let (mut spent, mut best, mut at) = (0.0, longer * price, 0.0);
     // After all gaps of a bucket have ended, at its upper edge.
-    for (bucket, weight) in weights.iter().enumerate() {
-        if *weight <= 0.0 {
+    for (weight, (length, edge)) in weights.into_iter().zip(*BOUNDS) {
+        if weight <= 0.0 {
             continue;
         }
-        spent += weight * length_of(bucket as u8);
+        spent += weight * length;
         longer -= weight;
-        let edge = BUCKET.powi(bucket as i32 + 1);
         let cost = spent + longer * (edge + price);
         if cost < best {
             (best, at) = (cost, edge);

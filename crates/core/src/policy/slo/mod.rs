@@ -181,7 +181,10 @@ impl Slo {
         let start_up = state.estimate.start_up(look.rules.start_up()).max(SHORTEST_START);
         let poll = seconds(self.poll);
         // What is billed anyhow is no saving: a start costs at least the part that no job uses.
-        let billed = seconds(self.minimum_billing) - state.estimate.duration(f64::INFINITY);
+        let billed = match seconds(self.minimum_billing) {
+            billed if billed > start_up => billed - state.estimate.duration(f64::INFINITY),
+            _ => 0.0,
+        };
         let start_price = start_up.max(billed) + seconds(self.price_per_start);
         let waiting_price = self.price_of_waiting;
         let in_time = LATE_STARTS * start_up + 2.0 * poll;
