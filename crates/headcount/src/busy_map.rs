@@ -20,6 +20,8 @@ const STUCK_AFTER: Span = Span::from_secs(60);
 #[derive(Debug, Default)]
 pub struct BusyMap {
     absent_since: HashMap<String, Timestamp>,
+    /// The age of the oldest job of each worker, as of the last join.
+    oldest_jobs: HashMap<String, Span>,
 }
 
 impl BusyMap {
@@ -35,24 +37,38 @@ impl BusyMap {
         now: Timestamp,
     ) -> FleetReading {
         let FleetSeen { reading, known_as } = fleet;
+        self.oldest_jobs.clear();
         let Some(consumers) = consumers.filter(|_| !reading.workers.is_empty()) else {
             self.absent_since.clear();
             return reading;
         };
         let names = Names::of(&known_as, consumers);
+        let unlisted = Unlisted::of(&reading);
         let mut workers = reading.workers;
         let mut consuming = HashMap::new();
         for worker in &mut workers {
             let same: Vec<&Consumer> =
                 consumers.iter().filter(|c| names.match_any(&worker.id, c)).collect();
             worker.busy = busy(&same);
+            if let Some(age) = same.iter().filter_map(|c| c.oldest_job).max() {
+                self.oldest_jobs.insert(worker.id.clone(), age);
+            }
             if worker.is_capacity() && same.iter().any(|c| c.draining) {
                 worker.state = WorkerState::Draining;
             }
             consuming.insert(worker.id.clone(), same.iter().any(|c| c.consuming == Some(true)));
         }
         self.mark_stuck(&mut workers, &consuming, waiting, start_up, now);
-        FleetReading { died: reading.died, desired: reading.desired, ..FleetReading::of(workers) }
+        let joined = unlisted.beside(FleetReading::of(workers));
+        FleetReading { died: reading.died, desired: reading.desired, ..joined }
+    }
+
+    /// The listed workers that hold a job or may hold one, with the age of the oldest where it is
+    /// known.
+    pub fn busy(&self, fleet: &FleetReading) -> HashMap<String, Option<Span>> {
+        let may_be_busy = fleet.workers.iter().filter(|worker| worker.busy != Some(false));
+        let age = |worker: &Worker| self.oldest_jobs.get(&worker.id).copied();
+        may_be_busy.map(|worker| (worker.id.clone(), age(worker))).collect()
     }
 
     /// Marks workers that take no jobs although jobs wait and others do take them.
@@ -86,6 +102,36 @@ impl BusyMap {
                 }
                 worker.state = WorkerState::Broken;
             }
+        }
+    }
+}
+
+/// Workers that a target counts but does not list: places whose worker is not made yet.
+struct Unlisted {
+    ready: u32,
+    starting: u32,
+    draining: u32,
+    broken: u32,
+}
+
+impl Unlisted {
+    fn of(reading: &FleetReading) -> Self {
+        let listed = FleetReading::of(reading.workers.clone());
+        Self {
+            ready: reading.ready.saturating_sub(listed.ready),
+            starting: reading.starting.saturating_sub(listed.starting),
+            draining: reading.draining.saturating_sub(listed.draining),
+            broken: reading.broken.saturating_sub(listed.broken),
+        }
+    }
+
+    fn beside(self, listed: FleetReading) -> FleetReading {
+        FleetReading {
+            ready: listed.ready.saturating_add(self.ready),
+            starting: listed.starting.saturating_add(self.starting),
+            draining: listed.draining.saturating_add(self.draining),
+            broken: listed.broken.saturating_add(self.broken),
+            ..listed
         }
     }
 }
@@ -164,7 +210,31 @@ mod tests {
 
     fn consumer(container: &str, busy: Option<bool>) -> Consumer {
         let known_as = vec![Identity::Container(container.into())];
-        Consumer { known_as, busy, draining: false, consuming: Some(true) }
+        Consumer { known_as, busy, consuming: Some(true), ..Consumer::default() }
+    }
+
+    #[test]
+    fn tells_who_may_be_busy_and_for_how_long() {
+        let ids = ["aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"];
+        let age = |s| Some(Span::from_secs(s));
+        let seen = [
+            Consumer { oldest_job: age(7), ..consumer("aaaaaaaaaaaa", Some(true)) },
+            Consumer { oldest_job: age(9), ..consumer("aaaaaaaaaaaa", Some(true)) },
+            consumer("bbbbbbbbbbbb", Some(false)),
+        ];
+        let mut map = BusyMap::default();
+        let joined = map.join(fleet(&ids), Some(&seen), 0, START_UP, NOW);
+        let expected = [("aaaaaaaaaaaa".to_owned(), age(9)), ("cccccccccccc".to_owned(), None)];
+        assert_eq!(map.busy(&joined), expected.into());
+    }
+
+    #[test]
+    fn places_without_a_worker_still_count() {
+        let mut fleet = fleet(&["aaaaaaaaaaaa"]);
+        (fleet.reading.starting, fleet.reading.desired) = (2, Some(3));
+        let seen = [consumer("aaaaaaaaaaaa", Some(true))];
+        let joined = BusyMap::default().join(fleet, Some(&seen), 0, START_UP, NOW);
+        assert_eq!((joined.ready, joined.starting, joined.desired), (1, 2, Some(3)));
     }
 
     #[test]

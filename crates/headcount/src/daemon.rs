@@ -17,7 +17,7 @@ use crate::config::changes::{Changes, GroupChange, changes};
 use crate::config::{Config, GroupConfig};
 use crate::group::{Group, Parts, Tick};
 use crate::hosts::HostWatch;
-use crate::lease::{self, FileLease};
+use crate::lease;
 use crate::limits::{
     FIRST_SAMPLE, FLUSH_EVERY, LEAVE_TIMEOUT, OPEN_FILES, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND,
 };
@@ -145,7 +145,7 @@ impl Shared {
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),
-            lease: Box::new(FileLease::new(&lease::folder(), &target.scales())),
+            lease: lease::open(config, target.as_ref(), &place)?,
             target,
             metrics_list,
             ticks: self.ticks.clone(),

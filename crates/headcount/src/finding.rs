@@ -1,5 +1,6 @@
 //! What `headcount check` finds: one line each, with its fix.
 
+use headcount_core::Span;
 use serde::Serialize;
 
 /// How bad a finding is.
@@ -36,6 +37,10 @@ pub struct Finding {
 pub enum Fact {
     /// Workers that a queue knows.
     Consumers(usize),
+    /// How long a worker may take to end before it is killed.
+    Grace(Span),
+    /// The longest that a job was seen to run.
+    LongestJob(Span),
     /// Jobs that one worker of the target runs at once.
     Slots(u32),
     /// Workers that a target knows.

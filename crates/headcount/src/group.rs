@@ -3,6 +3,7 @@
 mod tick;
 mod voice;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use headcount_core::{
@@ -67,6 +68,8 @@ pub struct Group {
     looked: Option<(Instant, Timestamp)>,
     listed_at: Option<Timestamp>,
     voice: Voice,
+    /// Who may be busy by the last look, see [`Order::busy`].
+    busy: HashMap<String, Option<Span>>,
     /// The last change that a dry run pretended.
     pretended: Option<(u32, u32)>,
 }
@@ -81,6 +84,7 @@ impl Group {
             state: None,
             looked: None,
             listed_at: None,
+            busy: HashMap::new(),
             pretended: None,
         }
     }
@@ -108,6 +112,7 @@ impl Group {
         if *stop.borrow() == Stop::End {
             self.parts.target.close().await;
         }
+        self.parts.lease.release().await;
     }
 
     /// One tick. Returns how long to rest at the most.
@@ -235,7 +240,9 @@ impl Group {
         let consumers = queue.and_then(|q| q.consumers.as_deref());
         let QueueReading { waiting, .. } = queue.map(|q| q.reading.clone()).unwrap_or_default();
         let start_up = self.parts.rules.start_up();
-        Reading::known(self.busy_map.join(fleet, consumers, waiting, start_up, now), now)
+        let fleet = self.busy_map.join(fleet, consumers, waiting, start_up, now);
+        self.busy = self.busy_map.busy(&fleet);
+        Reading::known(fleet, now)
     }
 
     /// Decides within what the group may have of the budget at this moment.
@@ -265,6 +272,7 @@ impl Group {
             from,
             to,
             victims: decision.victims.clone(),
+            busy: self.busy.clone(),
             kind: decision.kind,
             reason: decision.reason.clone(),
             token,

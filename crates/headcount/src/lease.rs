@@ -7,12 +7,33 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::{GroupConfig, Place};
+#[cfg(not(feature = "kubernetes"))]
+use crate::registry::not_built_in;
+use crate::targets::Target;
 
 /// A right to act that at most one holder has.
 #[async_trait]
 pub trait Lease: Send {
     /// Takes or keeps the lease: its token, or who else holds it.
     async fn hold(&mut self) -> Result<u64, Held>;
+
+    /// Gives it back, so that others need not wait until they believe in our end.
+    async fn release(&mut self) {}
+}
+
+/// Where the right to act is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaseKind {
+    /// In a file of this machine: for one Headcount, or several on one machine.
+    #[default]
+    File,
+    /// In a Lease object: for several replicas in a cluster.
+    Kubernetes,
 }
 
 /// Why there is no lease.
@@ -82,6 +103,30 @@ impl FileLease {
     }
 }
 
+/// The lease for what `target` scales, as `config` wants it.
+///
+/// # Errors
+/// It is to be kept in a cluster to which no way is known.
+pub fn open(
+    config: &GroupConfig,
+    target: &dyn Target,
+    place: &Place,
+) -> anyhow::Result<Box<dyn Lease>> {
+    match config.lease {
+        LeaseKind::File => Ok(Box::new(FileLease::new(&folder(), &target.scales()))),
+        #[cfg(feature = "kubernetes")]
+        LeaseKind::Kubernetes => {
+            use crate::targets::kubernetes::lease::KubernetesLease;
+            let (of, is_dry) = (config.target.as_kubernetes(), target.is_dry());
+            Ok(Box::new(KubernetesLease::new(of, &target.scales(), is_dry, place)?))
+        }
+        #[cfg(not(feature = "kubernetes"))]
+        LeaseKind::Kubernetes => {
+            anyhow::bail!("group {}: lease: {}", place.group, not_built_in("kubernetes"))
+        }
+    }
+}
+
 /// The folder of all leases of this machine, so that Headcounts with different state folders, and of
 /// different users, see each other.
 pub fn folder() -> PathBuf {
@@ -93,7 +138,7 @@ pub fn folder() -> PathBuf {
 }
 
 /// FNV-1a over 64 bits: keeps names apart that are equal once made safe for a file.
-fn fingerprint(text: &str) -> u64 {
+pub(crate) fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

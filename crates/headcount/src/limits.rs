@@ -148,3 +148,29 @@ pub const HTTP_LIFETIME: Duration = Duration::from_secs(30);
 pub const FIRST_SAMPLE: Duration = Duration::from_secs(2);
 /// Files and sockets that may be open at once, where the system lets us ask for so many.
 pub const OPEN_FILES: u64 = 16_384;
+/// A connection to a Kubernetes API server may take this long.
+pub const KUBERNETES_CONNECT: Duration = Duration::from_secs(3);
+/// A request to it that is part of a look may take this long: less than the look.
+pub const KUBERNETES_LOOK: Duration = Duration::from_millis(4_500);
+/// Any other request to it may take this long.
+pub const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(10);
+/// All deletion costs of one scale-in may take this long together.
+pub const ANNOTATE_TIMEOUT: Duration = Duration::from_secs(5);
+/// So many pods are annotated at the same time.
+pub const ANNOTATE_AT_ONCE: usize = 8;
+/// A change is tried so often while somebody else changes the same object.
+pub const CONFLICTS: usize = 3;
+/// A list of pods serves several groups for this long.
+pub const POD_LIST_AGE: Duration = Duration::from_secs(1);
+/// A list of pods comes in pages of this many.
+pub const PODS_PER_PAGE: u32 = 500;
+/// And has at most this many pages.
+pub const POD_PAGES: usize = 40;
+/// What an account may do is asked this often: a Role may change.
+pub const ACCESS_REVIEW_EVERY: Duration = Duration::from_secs(10 * 60);
+/// A lease in Kubernetes is lost this long after the last sign of its holder.
+pub const LEASE_DURATION: Duration = Duration::from_secs(30);
+/// It is renewed this often.
+pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(10);
+/// Its holder acts no more this long after the last renewal that succeeded.
+pub const LEASE_TRUSTED: Duration = Duration::from_secs(20);

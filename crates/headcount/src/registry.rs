@@ -54,3 +54,8 @@ pub(crate) fn snake_case(name: &str) -> String {
     }
     snake
 }
+
+/// What a configuration is told that names something this binary was built without.
+pub(crate) fn not_built_in(feature: &str) -> String {
+    format!("this headcount was built without it: build it with `--features {feature}`")
+}

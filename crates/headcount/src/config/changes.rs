@@ -53,6 +53,7 @@ fn change(old: &GroupConfig, new: &GroupConfig) -> GroupChange {
     }
     let same_connectors = old.queue == new.queue
         && old.target == new.target
+        && old.lease == new.lease
         && old.metrics_list == new.metrics_list
         && old.base_dir == new.base_dir;
     if same_connectors { GroupChange::Rules } else { GroupChange::Reopen }

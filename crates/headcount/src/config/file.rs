@@ -14,9 +14,11 @@ use super::read::{Findings, Read};
 use super::tree::{Document, Path as KeyPath, Shape};
 use super::{Config, GroupConfig, LogConfig, MetricsList, Overrides};
 use crate::budget;
+use crate::lease::LeaseKind;
 use crate::limits::KEEP_DAYS;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
+use crate::registry::not_built_in;
 use crate::targets::TargetConfig;
 
 /// Where health and metrics are served unless configured.
@@ -121,6 +123,9 @@ struct Group {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     weight: u32,
+    /// Where the right to act is kept: of several Headcounts with the same target, one acts.
+    #[serde(default)]
+    lease: LeaseKind,
     /// Where demand is read.
     #[schemars(with = "QueueConfig")]
     queue: Option<QueueConfig>,
@@ -258,8 +263,11 @@ impl Group {
         if let QueueConfig::Bull(bull) = &mut queue {
             bull.slots.get_or_insert(rules.workers.slots);
         }
-        let weight = self.weight;
-        Some(GroupConfig { name, rules, queue, target, look, weight, metrics_list, base_dir })
+        if cfg!(not(feature = "kubernetes")) && self.lease == LeaseKind::Kubernetes {
+            findings.problem(path, "lease", &not_built_in("kubernetes"));
+        }
+        let (lease, weight) = (self.lease, self.weight);
+        Some(GroupConfig { name, rules, queue, target, lease, look, weight, metrics_list, base_dir })
     }
 }
 

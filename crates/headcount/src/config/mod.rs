@@ -25,6 +25,7 @@ pub use changes::{Changes, GroupChange, changes};
 pub use errors::{ConfigError, ConfigErrors};
 
 use crate::cli::Globals;
+use crate::lease::LeaseKind;
 use crate::limits::CONFIG_BYTES;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
@@ -83,6 +84,8 @@ pub struct GroupConfig {
     pub queue: QueueConfig,
     /// What runs the workers.
     pub target: TargetConfig,
+    /// Where the right to act is kept.
+    pub lease: LeaseKind,
     /// The longest time between two looks when all is quiet.
     pub look: Span,
     /// Its part of the budget, against the other groups'.

@@ -60,7 +60,7 @@ impl Demo {
         let since = self.finished_until.unwrap_or(now);
         let done = table.finished_after(since)?;
         let finished = table.put_total()?.saturating_sub(unfinished.len() as u64);
-        let consumers = table.takers()?.iter().map(|t| consumer(t, &unfinished)).collect();
+        let consumers = table.takers()?.iter().map(|t| consumer(t, &unfinished, now)).collect();
         let mut reading = demand(&unfinished, now);
         let took = |job: &Finished| job.ended.since(job.started).max(Span::ZERO);
         reading.durations = done.iter().map(took).take(LIST_LIMIT).collect();
@@ -120,7 +120,7 @@ fn demand(unfinished: &[Unfinished], now: Timestamp) -> QueueReading {
     }
 }
 
-fn consumer(taker: &Taker, unfinished: &[Unfinished]) -> Consumer {
+fn consumer(taker: &Taker, unfinished: &[Unfinished], now: Timestamp) -> Consumer {
     let Taker { process, draining } = *taker;
     let holds = |job: &Unfinished| {
         let same =
@@ -131,8 +131,10 @@ fn consumer(taker: &Taker, unfinished: &[Unfinished]) -> Consumer {
     if process.group != process.pid {
         known_as.push(Identity::Process(process.group));
     }
-    let busy = Some(unfinished.iter().any(holds));
-    Consumer { known_as, busy, draining, consuming: Some(!draining) }
+    let held = || unfinished.iter().filter(|job| holds(job)).filter_map(|job| job.claim.as_ref());
+    let busy = Some(held().next().is_some());
+    let oldest_job = held().map(|claim| now.since(claim.at).max(Span::ZERO)).max();
+    Consumer { known_as, busy, oldest_job, draining, consuming: Some(!draining) }
 }
 
 #[cfg(test)]

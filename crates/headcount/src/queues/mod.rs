@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use headcount_core::{Missing, QueueReading, Timestamp};
+use headcount_core::{Missing, QueueReading, Span, Timestamp};
 use tokio::sync::Notify;
 
 use crate::finding::Finding;
@@ -75,6 +75,8 @@ pub struct Consumer {
     pub known_as: Vec<Identity>,
     /// Whether they hold a job; absent when unknown, which counts as busy.
     pub busy: Option<bool>,
+    /// How long their oldest job has run; absent when unknown.
+    pub oldest_job: Option<Span>,
     /// They were told to go and take no more jobs.
     pub draining: bool,
     /// Whether they are connected to take jobs; absent when unknown.

@@ -185,6 +185,7 @@ mod tests {
 
     fn order(from: u32, to: u32, victims: &[&str]) -> Order {
         Order {
+            busy: <_>::default(),
             group: "g".into(),
             from,
             to,

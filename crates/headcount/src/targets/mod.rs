@@ -7,6 +7,7 @@ pub mod compose;
 pub mod docker_engine;
 pub mod drains;
 pub mod dry_run;
+pub mod kubernetes;
 pub mod process;
 mod program;
 pub mod script;
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use headcount_core::{FleetReading, Kind, Missing};
+use headcount_core::{FleetReading, Kind, Missing, Span};
 
 use crate::finding::Finding;
 use crate::queues::Identity;
@@ -28,10 +29,23 @@ registry! {
         Compose(compose::ComposeConfig),
         /// Looks, but changes nothing.
         DryRun(dry_run::DryRunConfig),
+        /// The pods of a Deployment, a StatefulSet or of a resource with a scale.
+        Kubernetes(kubernetes::KubernetesConfig),
         /// Child processes of Headcount.
         Process(process::ProcessConfig),
         /// A program of yours that is told the number.
         Script(script::ScriptConfig),
+    }
+}
+
+impl TargetConfig {
+    /// The Kubernetes target that it is, or that it only looks at.
+    pub fn as_kubernetes(&self) -> Option<&kubernetes::KubernetesConfig> {
+        match self {
+            Self::Kubernetes(config) => Some(config),
+            Self::DryRun(config) => config.target.as_deref().and_then(Self::as_kubernetes),
+            _ => None,
+        }
     }
 }
 
@@ -113,6 +127,9 @@ pub struct Order {
     /// The workers that may go, best first; a target that removes exact victims removes these and
     /// no others. Empty for a scale-out, or where only a count is known.
     pub victims: Vec<String>,
+    /// The listed workers that hold a job or may hold one, with the age of the oldest where it is
+    /// known.
+    pub busy: HashMap<String, Option<Span>>,
     /// What kind of change it is.
     pub kind: Kind,
     /// Why, for people.

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn order(from: u32, to: u32, victims: &[&str]) -> Order {
     Order {
+        busy: <_>::default(),
         group: "g".into(),
         from,
         to,

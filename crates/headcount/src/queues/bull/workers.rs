@@ -377,7 +377,7 @@ impl Workers {
             Some(0) if !fresh => None,
             running => running.map(|jobs| jobs > 0),
         };
-        Consumer { known_as, busy, draining: false, consuming: None }
+        Consumer { known_as, busy, ..Consumer::default() }
     }
 }
 
@@ -456,6 +456,7 @@ fn of_client(client: &Client, free_is_idle: bool) -> Consumer {
             ClientState::Free if free_is_idle => Some(false),
             _ => None,
         },
+        oldest_job: None,
         draining: client.state == ClientState::Draining,
         consuming: Some(client.state != ClientState::Draining),
     }
@@ -468,6 +469,7 @@ fn merge(consumer: &mut Consumer, other: Consumer) {
         (Some(true), _) | (_, Some(true)) => Some(true),
         (one, another) => one.or(another),
     };
+    consumer.oldest_job = consumer.oldest_job.max(other.oldest_job);
     consumer.draining = other.draining;
     consumer.consuming = other.consuming;
 }
@@ -601,7 +603,8 @@ mod tests {
             Identity::Hostname("0123456789ab".into()),
             Identity::Peer(SocketAddr::from((ip, 1000))),
         ];
-        let idle = Consumer { known_as, busy: Some(false), draining: false, consuming: Some(true) };
+        let idle =
+            Consumer { known_as, busy: Some(false), consuming: Some(true), ..Consumer::default() };
         assert_eq!(seen, [idle]);
     }
 

@@ -19,6 +19,7 @@ pub fn place(folder: &Path, group: &str) -> Place {
 /// An order to go from one number to another, with the workers that may go.
 pub fn order(from: u32, to: u32, victims: &[&str]) -> Order {
     Order {
+        busy: <_>::default(),
         group: "g".into(),
         from,
         to,

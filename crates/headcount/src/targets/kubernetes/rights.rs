@@ -1,0 +1,165 @@
+//! What this account may do. The API is asked, and if it cannot tell, it is tried: a Role may allow
+//! the object or only its scale, pods or not.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use tokio::time::Instant;
+
+use crate::limits::{ACCESS_REVIEW_EVERY, KUBERNETES_LOOK, WARN_EVERY};
+use crate::targets::kubernetes::client::{ApiError, Cluster};
+use crate::targets::kubernetes::config::Kind;
+
+/// One thing that may be allowed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Action {
+    /// `get`, `patch`, `list`, `create`, `update`.
+    pub verb: &'static str,
+    /// The API group; empty for the core.
+    pub group: String,
+    /// `deployments`, `pods`.
+    pub resource: String,
+    /// `scale`, or empty.
+    pub subresource: &'static str,
+}
+
+/// What may be done. What is not known may be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) get_object: bool,
+    pub(super) patch_object: bool,
+    pub(super) get_scale: bool,
+    pub(super) patch_scale: bool,
+    pub(super) list_pods: bool,
+    pub(super) patch_pods: bool,
+    /// When the API was last asked.
+    pub(super) reviewed: Option<Instant>,
+    /// Something was refused that should have been allowed: ask again soon.
+    pub(super) in_doubt: bool,
+}
+
+impl Action {
+    fn new(verb: &'static str, group: &str, resource: &str, subresource: &'static str) -> Self {
+        Self { verb, group: group.into(), resource: resource.into(), subresource }
+    }
+
+    /// As in a Role: `patch deployments/scale`.
+    pub fn shown(&self) -> String {
+        let Self { verb, resource, subresource, .. } = self;
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        format!("{verb} {resource}{slash}{subresource}")
+    }
+
+    /// Whether it is allowed in `namespace`, of the object `name` if one is named.
+    ///
+    /// # Errors
+    /// The API does not tell.
+    pub(super) async fn is_allowed(
+        &self,
+        cluster: &Cluster,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> Result<bool, ApiError> {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let asked = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: some(namespace),
+                    verb: some(self.verb),
+                    group: some(&self.group),
+                    resource: some(&self.resource),
+                    subresource: some(self.subresource),
+                    name: name.and_then(some),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let asked = &asked;
+        let answer = cluster.ask(KUBERNETES_LOOK, |client| async move {
+            let reviews = Api::<SelfSubjectAccessReview>::all(client);
+            reviews.create(&PostParams::default(), asked).await
+        });
+        // A denial has no other key than this.
+        Ok(answer.await?.status.is_some_and(|status| status.allowed))
+    }
+}
+
+/// Everything that scaling `kind` can make use of, in the order of [`Rights`].
+pub fn actions(kind: &str) -> Option<[Action; 6]> {
+    let config = super::KubernetesConfig { kind: kind.into(), ..<_>::default() };
+    Some(of_kind(&config.kind()?))
+}
+
+/// Everything that a lease needs.
+pub fn of_leases() -> [Action; 3] {
+    ["get", "create", "update"].map(|verb| Action::new(verb, "coordination.k8s.io", "leases", ""))
+}
+
+pub(super) fn of_kind(kind: &Kind) -> [Action; 6] {
+    let resource = kind.resource();
+    let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
+    [
+        Action::new("get", group, plural, ""),
+        Action::new("patch", group, plural, ""),
+        Action::new("get", group, plural, "scale"),
+        Action::new("patch", group, plural, "scale"),
+        Action::new("list", "", "pods", ""),
+        Action::new("patch", "", "pods", ""),
+    ]
+}
+
+impl Rights {
+    /// Before anything is known. Of unknown kinds only the scale is understood.
+    pub(super) fn unknown(kind: &Kind) -> Self {
+        let is_known = !matches!(kind, Kind::Custom { .. });
+        Self {
+            get_object: is_known,
+            patch_object: is_known,
+            get_scale: true,
+            patch_scale: true,
+            list_pods: true,
+            patch_pods: true,
+            reviewed: None,
+            in_doubt: false,
+        }
+    }
+
+    /// Whether it is time to ask.
+    pub(super) fn are_due(&self) -> bool {
+        let every = if self.in_doubt { WARN_EVERY } else { ACCESS_REVIEW_EVERY };
+        self.reviewed.is_none_or(|at| at.elapsed() >= every)
+    }
+
+    /// What the API says now; what it does not say stays to be tried.
+    pub(super) async fn review(
+        cluster: &Cluster,
+        namespace: &str,
+        kind: &Kind,
+        name: &str,
+    ) -> Self {
+        let mut rights = Self::unknown(kind);
+        let actions = of_kind(kind);
+        let asked = actions.iter().map(|action| {
+            let name = (action.resource != "pods").then_some(name);
+            action.is_allowed(cluster, namespace, name)
+        });
+        let told = futures_util::future::join_all(asked).await;
+        let told: Vec<bool> = told.into_iter().map(|answer| answer.unwrap_or(true)).collect();
+        let [a, b, c, d, e, f] = told[..] else { return rights };
+        rights.get_object &= a;
+        rights.patch_object &= b;
+        (rights.get_scale, rights.patch_scale) = (c, d);
+        (rights.list_pods, rights.patch_pods) = (e, f);
+        rights.reviewed = Some(Instant::now());
+        rights
+    }
+
+    /// After a refusal of everything: try all of it until the API is asked again.
+    pub(super) fn doubt(&mut self, kind: &Kind) {
+        let reviewed = self.reviewed;
+        *self = Self { reviewed, in_doubt: true, ..Self::unknown(kind) };
+    }
+}

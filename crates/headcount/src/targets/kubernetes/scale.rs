@@ -1,0 +1,303 @@
+//! Changing the number. A change names the version of the object that it was decided from: if
+//! somebody else changed the number meanwhile, it is not overwritten.
+
+use std::cmp::Ordering;
+
+use futures_util::StreamExt;
+use headcount_core::Silence;
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::limits::{ANNOTATE_AT_ONCE, ANNOTATE_TIMEOUT, CONFLICTS};
+use crate::targets::kubernetes::client::ApiError;
+use crate::targets::kubernetes::config::Kind;
+use crate::targets::kubernetes::deletion_cost::{COST, cost};
+use crate::targets::kubernetes::fleet::{in_order, trouble};
+use crate::targets::kubernetes::pods::Pod;
+use crate::targets::kubernetes::workload::Workload;
+use crate::targets::kubernetes::{Kubernetes, MANAGER};
+use crate::targets::{Order, Scaled, TargetError};
+
+/// How much of the order of deletion could be steered.
+enum Steered {
+    /// All pods cost what they should.
+    Fully,
+    /// Not, and why.
+    Not(String),
+}
+
+impl Kubernetes {
+    pub(super) async fn change(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        let what = format!("scaling {} to {}", self.shown(), order.to);
+        let known = match &self.last {
+            Some(known) => known.clone(),
+            None => self.read().await.map_err(|error| error.into_target_error(&what))?,
+        };
+        let here = known.desired;
+        let contradiction = || TargetError::Contradiction { there: here, decided_for: order.from };
+        let done = self.done == Some((order.from, order.to)) && here == order.to;
+        match order.to.cmp(&order.from) {
+            _ if done => Ok(already(here)),
+            Ordering::Equal => Ok(already(here)),
+            Ordering::Greater if here >= order.to => {
+                Err(self.places_are_held(here, order).unwrap_or_else(contradiction))
+            }
+            Ordering::Less if here < order.to => Err(contradiction()),
+            Ordering::Less if here == order.to => Ok(already(here)),
+            Ordering::Greater => {
+                self.set(known, order, &what).await?;
+                let more = order.to - here;
+                Ok(Scaled { note: format!("asked for {more} more"), ..Scaled::default() })
+            }
+            Ordering::Less => self.shrink(known, order, &what).await,
+        }
+    }
+
+    /// More was asked for already, but some of it takes no jobs.
+    fn places_are_held(&self, here: u32, order: &Order) -> Option<TargetError> {
+        let broken = |pod: &Pod| Some(format!("{}: {}", pod.name, trouble(pod, &self.shows())?));
+        let mut why: Vec<String> = self.pods.iter().filter_map(broken).take(3).collect();
+        why.extend(self.last.as_ref().and_then(|known| known.failure.clone()));
+        if why.is_empty() || order.from >= here {
+            return None;
+        }
+        let detail =
+            format!("{here} are asked for already, but not all take jobs: {}", why.join("; "));
+        let what = format!("scaling {} to {}", self.shown(), order.to);
+        Some(TargetError::Failed { what, detail })
+    }
+
+    async fn shrink(
+        &mut self,
+        known: Workload,
+        order: &Order,
+        what: &str,
+    ) -> Result<Scaled, TargetError> {
+        let go = known.desired.saturating_sub(order.to) as usize;
+        let steered = match self.kind {
+            Kind::StatefulSet => Steered::Fully,
+            _ => self.steer(order).await,
+        };
+        let going: Vec<&Pod> = {
+            let costs = |pod: &Pod| match steered {
+                Steered::Fully => cost(&pod.name, &order.busy, &order.victims),
+                Steered::Not(_) => pod.cost,
+            };
+            in_order(&self.pods, &self.kind, costs).into_iter().take(go).collect()
+        };
+        let wrong =
+            |pod: &&&Pod| order.busy.contains_key(&pod.name) && !order.victims.contains(&pod.name);
+        let busy: Vec<&str> = going.iter().filter(wrong).map(|pod| pod.name.as_str()).collect();
+        if self.config.require_victims {
+            let refused = match &steered {
+                Steered::Not(why) => Some(why.clone()),
+                Steered::Fully if self.pods.is_empty() => Some("its pods cannot be listed".into()),
+                Steered::Fully if self.rolls_out() => {
+                    Some("a rollout is under way: costs count only inside one ReplicaSet".into())
+                }
+                Steered::Fully => going
+                    .iter()
+                    .find(|pod| {
+                        !order.victims.contains(&pod.name) && !trouble(pod, &self.shows()).is_some()
+                    })
+                    .map(|pod| format!("{} would go, which is not one of those chosen", pod.name)),
+            };
+            if let Some(why) = refused {
+                let detail = format!("refused, since `require_victims` is set: {why}");
+                return Err(TargetError::Failed { what: what.into(), detail });
+            }
+        }
+        let names: Vec<String> = going.iter().map(|pod| pod.name.clone()).collect();
+        let note = self.farewell(&names, &busy, &steered, &known);
+        self.set(known, order, what).await?;
+        self.expected = names.iter().cloned().collect();
+        let removed = if matches!(steered, Steered::Fully) { names } else { Vec::new() };
+        Ok(Scaled { removed, note, ..Scaled::default() })
+    }
+
+    /// Whether pods of several templates run.
+    fn rolls_out(&self) -> bool {
+        let mut active = self.pods.iter().filter(|pod| pod.is_active()).map(Pod::revision);
+        let first = active.next();
+        active.any(|revision| Some(revision) != first)
+    }
+
+    fn farewell(
+        &self,
+        names: &[String],
+        busy: &[&str],
+        steered: &Steered,
+        known: &Workload,
+    ) -> String {
+        let grace = known.grace.map_or(String::new(), |grace| format!(" within {grace:#}"));
+        let mut note = match (steered, names.is_empty()) {
+            (Steered::Fully, false) => format!("{} will go", names.join(", ")),
+            (Steered::Not(why), _) => format!("Kubernetes picks who goes: {why}"),
+            (Steered::Fully, true) => "Kubernetes picks who goes".into(),
+        };
+        if !busy.is_empty() && matches!(steered, Steered::Fully) {
+            note += &format!("; busy, to finish{grace}: {}", busy.join(", "));
+        }
+        note
+    }
+
+    /// Makes idle pods cheap and busy ones dear, as far as that works.
+    async fn steer(&mut self, order: &Order) -> Steered {
+        if !self.rights.list_pods {
+            return Steered::Not("pods cannot be listed".into());
+        }
+        let should = |pod: &Pod| cost(&pod.name, &order.busy, &order.victims);
+        let due: Vec<(String, String, i32)> = self
+            .pods
+            .iter()
+            .filter(|pod| pod.is_active() && should(pod) != pod.cost)
+            .map(|pod| (pod.name.clone(), pod.uid.clone(), should(pod)))
+            .collect();
+        if due.is_empty() {
+            return Steered::Fully;
+        }
+        if !self.rights.patch_pods {
+            return self
+                .cannot_steer("pods cannot be annotated (the Role lacks: pods patch)".into());
+        }
+        let patches: Vec<_> =
+            due.into_iter().map(|(name, uid, cost)| self.annotate(name, uid, cost)).collect();
+        let patched = futures_util::stream::iter(patches).buffer_unordered(ANNOTATE_AT_ONCE);
+        let failed = match timeout(ANNOTATE_TIMEOUT, patched.collect::<Vec<_>>()).await {
+            Ok(answers) => answers.into_iter().find_map(Result::err),
+            Err(_) => {
+                let why = format!("annotating took more than {} s", ANNOTATE_TIMEOUT.as_secs());
+                return self.cannot_steer(why);
+            }
+        };
+        match failed {
+            None => Steered::Fully,
+            Some(error) => {
+                if error.is(403) {
+                    self.rights.patch_pods = false;
+                }
+                self.cannot_steer(format!("pods cannot be annotated ({error})"))
+            }
+        }
+    }
+
+    /// Warns once; scaling goes on.
+    fn cannot_steer(&mut self, why: String) -> Steered {
+        if !std::mem::replace(&mut self.warned_of_costs, true) {
+            tracing::warn!(
+                group = self.group,
+                "{why}: Kubernetes picks who goes when {} shrinks, idle or not; busy ones finish \
+                 within their grace period",
+                self.shown()
+            );
+        }
+        Steered::Not(why)
+    }
+
+    /// Sets the deletion cost of the pod with this uid. One that is gone needs none.
+    async fn annotate(&self, name: String, uid: String, cost: i32) -> Result<(), ApiError> {
+        let change =
+            json!({ "metadata": { "uid": uid, "annotations": { COST: cost.to_string() } } });
+        let (namespace, name, change) = (&*self.namespace, &*name, &change);
+        let answer = self.cluster.act(|client| async move {
+            let pods = Api::<ApiPod>::namespaced(client, namespace);
+            pods.patch_metadata(name, &params(), &Patch::Merge(change)).await
+        });
+        match answer.await {
+            Err(error) if error.is(404) || error.is(422) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    /// Sets the number, unless somebody else has changed it since `known`.
+    async fn set(&mut self, known: Workload, order: &Order, what: &str) -> Result<(), TargetError> {
+        let mut version = known.version;
+        for _ in 0..CONFLICTS {
+            match self.patch(order.to, version.as_deref()).await {
+                Ok(()) => {
+                    self.done = Some((order.from, order.to));
+                    self.last = None;
+                    self.cluster.pods.outdate(&self.namespace).await;
+                    return Ok(());
+                }
+                Err(error) if error.is(409) => {
+                    let now = self.read().await.map_err(|e| e.into_target_error(what))?;
+                    if now.desired != known.desired {
+                        let there = now.desired;
+                        return Err(TargetError::Contradiction { there, decided_for: order.from });
+                    }
+                    version = now.version;
+                }
+                Err(error) => {
+                    // It may have been done all the same: look before the next try.
+                    self.last = None;
+                    return Err(error.into_target_error(what));
+                }
+            }
+        }
+        let detail = format!("it was changed {CONFLICTS} times by others meanwhile");
+        Err(TargetError::Failed { what: what.into(), detail })
+    }
+
+    /// Patches the object or its scale, whichever is allowed.
+    async fn patch(&mut self, to: u32, version: Option<&str>) -> Result<(), ApiError> {
+        let mut change = json!({ "spec": { "replicas": to } });
+        if let Some(version) = version {
+            change["metadata"] = json!({ "resourceVersion": version });
+        }
+        if self.rights.patch_object {
+            match self.patch_object(&change).await {
+                Err(error) if error.is(403) && self.rights.patch_scale => {
+                    self.rights.patch_object = false;
+                }
+                answer => return self.doubted(answer),
+            }
+        }
+        let answer = self.patch_scale(&change).await;
+        match answer {
+            Err(error) if error.is(403) && !self.rights.patch_object && !self.is_custom() => {
+                self.rights.doubt(&self.kind);
+                Err(ApiError { why: Silence::Denied, ..error })
+            }
+            answer => self.doubted(answer),
+        }
+    }
+
+    fn doubted(&mut self, answer: Result<(), ApiError>) -> Result<(), ApiError> {
+        if answer.as_ref().is_err_and(|error| error.is(403)) {
+            self.rights.doubt(&self.kind);
+        }
+        answer
+    }
+
+    async fn patch_object(&self, change: &Value) -> Result<(), ApiError> {
+        let resource = self.kind.resource();
+        let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
+        let answer = self.cluster.act(|client| async move {
+            let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
+            all.patch(name, &params(), &Patch::Merge(change)).await
+        });
+        answer.await.map(drop)
+    }
+
+    async fn patch_scale(&self, change: &Value) -> Result<(), ApiError> {
+        let resource = self.kind.resource();
+        let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
+        let answer = self.cluster.act(|client| async move {
+            let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
+            all.patch_scale(name, &params(), &Patch::Merge(change)).await
+        });
+        answer.await.map(drop)
+    }
+}
+
+fn already(number: u32) -> Scaled {
+    Scaled { note: format!("{number} are asked for already"), ..Scaled::default() }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
+}

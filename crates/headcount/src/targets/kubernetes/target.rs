@@ -1,0 +1,277 @@
+//! The target: what it knows between two calls, and its looks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use headcount_core::{Missing, Silence, Span};
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube::api::Api;
+use kube::core::DynamicObject;
+
+use crate::clock::now;
+use crate::config::Place;
+use crate::finding::Finding;
+use crate::limits::KUBERNETES_LOOK;
+use crate::targets::kubernetes::client::{ApiError, Cluster};
+use crate::targets::kubernetes::config::{Kind, KubernetesConfig};
+use crate::targets::kubernetes::fleet::{self, Memory, Shown};
+use crate::targets::kubernetes::pods::Pod;
+use crate::targets::kubernetes::rights::Rights;
+use crate::targets::kubernetes::selector::{self, Picks};
+use crate::targets::kubernetes::workload::Workload;
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
+
+/// Under this name the API notes who changed a field.
+pub(super) const MANAGER: &str = "headcount";
+
+/// The target.
+pub(super) struct Kubernetes {
+    pub(super) config: KubernetesConfig,
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) group: String,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) rights: Rights,
+    /// What the last look showed; none after a change.
+    pub(super) last: Option<Workload>,
+    /// Its pods at the last look.
+    pub(super) pods: Vec<Pod>,
+    /// The change made since the last look, by its [`Order::from`] and [`Order::to`].
+    pub(super) done: Option<(u32, u32)>,
+    /// Who should go by the last change.
+    pub(super) expected: HashSet<String>,
+    /// Who was seen to go.
+    gone: HashSet<String>,
+    pub(super) warned_of_costs: bool,
+    warned_of_list: bool,
+    picks: Option<Picks>,
+    memory: Memory,
+}
+
+impl Kubernetes {
+    pub(super) fn open(config: &KubernetesConfig, place: &Place) -> anyhow::Result<Self> {
+        let cluster = Cluster::open(config, &place.base_dir)?;
+        let kind = config.kind().unwrap_or(Kind::Deployment);
+        let picks = config.selector.as_deref().and_then(|text| selector::parse(text).ok());
+        Ok(Self {
+            rights: Rights::unknown(&kind),
+            name: config.name_for(&place.group),
+            namespace: config.namespace.clone().unwrap_or_else(|| cluster.namespace.clone()),
+            group: place.group.clone(),
+            config: config.clone(),
+            kind,
+            cluster,
+            last: None,
+            pods: Vec::new(),
+            done: None,
+            expected: HashSet::new(),
+            gone: HashSet::new(),
+            warned_of_costs: false,
+            warned_of_list: false,
+            picks,
+            memory: Memory::default(),
+        })
+    }
+
+    /// What it scales, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{} {}/{}", self.kind.noun(), self.namespace, self.name)
+    }
+
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.kind, Kind::Custom { .. })
+    }
+
+    pub(super) fn shows(&self) -> Shown<'_> {
+        let unschedulable_after = self.config.unschedulable_after;
+        Shown { kind: &self.kind, unschedulable_after, now: now() }
+    }
+
+    /// Asks what is allowed, if it is time to.
+    async fn review(&mut self) {
+        if self.rights.are_due() {
+            let Self { cluster, namespace, kind, name, .. } = &*self;
+            self.rights = Rights::review(cluster, namespace, kind, name).await;
+        }
+    }
+
+    /// What is scaled, by the object or by its scale, whichever is allowed.
+    pub(super) async fn read(&mut self) -> Result<Workload, ApiError> {
+        if self.rights.get_object {
+            match self.read_object().await {
+                Err(error) if error.is(403) && self.rights.get_scale => {
+                    self.rights.get_object = false;
+                }
+                answer => return self.known(answer),
+            }
+        }
+        let answer = self.read_scale().await;
+        self.known(answer)
+    }
+
+    fn known(&mut self, answer: Result<Option<Workload>, ApiError>) -> Result<Workload, ApiError> {
+        let error = match answer {
+            Ok(Some(workload)) if !workload.deleting => return Ok(workload),
+            Ok(Some(_)) => self.wrong(Silence::NotFound, "is being deleted"),
+            Ok(None) => self.wrong(Silence::Malformed, "is not understood"),
+            Err(error) if error.is(403) => {
+                self.rights.doubt(&self.kind);
+                let resource = self.kind.resource().plural;
+                let detail = format!("{error}; let its Role get {resource} or {resource}/scale");
+                ApiError { detail, ..error }
+            }
+            Err(error) => error,
+        };
+        Err(error)
+    }
+
+    fn wrong(&self, why: Silence, what: &str) -> ApiError {
+        let detail = format!("{} {what}", self.shown());
+        ApiError { why, status: None, detail, server: self.cluster.server.clone() }
+    }
+
+    async fn read_object(&self) -> Result<Option<Workload>, ApiError> {
+        let resource = self.kind.resource();
+        let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
+        let answer = self.cluster.ask(KUBERNETES_LOOK, |client| async move {
+            let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
+            all.get(name).await
+        });
+        answer.await.map(Workload::of_object)
+    }
+
+    async fn read_scale(&self) -> Result<Option<Workload>, ApiError> {
+        let resource = self.kind.resource();
+        let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
+        let answer = self.cluster.ask(KUBERNETES_LOOK, |client| async move {
+            let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
+            all.get_scale(name).await
+        });
+        answer.await.map(|scale: Scale| Workload::of_scale(scale))
+    }
+
+    /// Its pods; `None` where they cannot be listed.
+    async fn list(&mut self, workload: &Workload) -> Result<Option<Vec<Pod>>, ApiError> {
+        let Some(picks) = self.picks.clone().or_else(|| workload.picks.clone()) else {
+            self.warn_of_list("nobody says which pods are its own: set `selector`");
+            return Ok(None);
+        };
+        if !self.rights.list_pods {
+            self.warn_of_list("its pods cannot be listed (the Role lacks: pods list)");
+            return Ok(None);
+        }
+        let who = format!("{:?} {}", self.kind, self.name);
+        match self.cluster.pods.list(&self.cluster, &self.namespace, &who, &picks).await {
+            Ok(pods) => Ok(Some(pods.into_iter().filter(|pod| self.owns(pod)).collect())),
+            Err(error) if error.is(403) => {
+                self.rights.list_pods = false;
+                self.warn_of_list(&format!("its pods cannot be listed ({error})"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a pod that fits the selector is its own: others may fit it too.
+    fn owns(&self, pod: &Pod) -> bool {
+        let owner = pod.owner.as_ref().map(|(kind, name)| (kind.as_str(), name.as_str()));
+        match (&self.kind, owner) {
+            (Kind::Deployment, Some(("ReplicaSet", set))) => {
+                let rest = set.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
+                rest.is_some_and(|hash| !hash.contains('-'))
+            }
+            (Kind::StatefulSet, Some(("StatefulSet", set))) => set == self.name,
+            (Kind::Custom { .. }, _) => true,
+            _ => false,
+        }
+    }
+
+    fn warn_of_list(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.warned_of_list, true) {
+            let (group, shown) = (&self.group, self.shown());
+            tracing::warn!(group, "{shown} is known by its numbers only: {why}");
+        }
+    }
+
+    async fn look(&mut self) -> Result<FleetSeen, ApiError> {
+        (self.last, self.done) = (None, None);
+        self.review().await;
+        let workload = self.read().await?;
+        let pods = self.list(&workload).await?;
+        self.last = Some(workload.clone());
+        let Some(pods) = pods else {
+            self.pods.clear();
+            let reading = fleet::counted(&workload);
+            return Ok(FleetSeen { reading, known_as: HashMap::new() });
+        };
+        let died = self.memory.deaths(&pods);
+        self.pods = pods;
+        let Self { kind, config, pods, memory, .. } = &mut *self;
+        let shown = Shown { kind, unschedulable_after: config.unschedulable_after, now: now() };
+        let seen = fleet::seen(&workload, pods, died, &shown);
+        memory.tell(pods, &shown);
+        self.watch_who_goes();
+        Ok(seen)
+    }
+
+    /// Says so if Kubernetes took another pod than the one that should have gone.
+    fn watch_who_goes(&mut self) {
+        let going = |pod: &&Pod| pod.deleting;
+        let now: HashSet<String> =
+            self.pods.iter().filter(going).map(|pod| pod.name.clone()).collect();
+        if !self.expected.is_empty() {
+            for name in now.iter().filter(|name| !self.gone.contains(*name)) {
+                if !self.expected.contains(name) {
+                    let expected: Vec<&str> = self.expected.iter().map(String::as_str).collect();
+                    tracing::warn!(
+                        group = self.group,
+                        worker = name,
+                        "goes, although {} should have gone first",
+                        expected.join(", ")
+                    );
+                }
+            }
+            let there =
+                |name: &String| self.pods.iter().any(|pod| pod.name == *name && !pod.deleting);
+            if !self.expected.iter().any(there) {
+                self.expected.clear();
+            }
+        }
+        self.gone = now;
+    }
+
+    /// How long its pods may take to end.
+    pub(super) fn grace(&self) -> Option<Span> {
+        self.last.as_ref().and_then(|known| known.grace)
+    }
+}
+
+#[async_trait]
+impl Target for Kubernetes {
+    fn promise(&self) -> Promise {
+        Promise::DrainedVictims
+    }
+
+    fn scales(&self) -> String {
+        let Self { cluster, namespace, name, .. } = self;
+        let resource = self.kind.resource();
+        format!(
+            "kubernetes:{}:{namespace}/{}.{}/{name}",
+            cluster.server, resource.plural, resource.group
+        )
+    }
+
+    async fn status(&mut self) -> Result<FleetSeen, Missing> {
+        self.look().await.map_err(ApiError::into_missing)
+    }
+
+    async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        self.change(order).await
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        self.findings().await
+    }
+}
