@@ -11,18 +11,24 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::{GroupConfig, Place};
+use crate::finding::Finding;
 #[cfg(not(feature = "kubernetes"))]
 use crate::registry::not_built_in;
 use crate::targets::Target;
 
 /// A right to act that at most one holder has.
 #[async_trait]
-pub trait Lease: Send {
+pub trait Lease: Send + Sync {
     /// Takes or keeps the lease: its token, or who else holds it.
     async fn hold(&mut self) -> Result<u64, Held>;
 
     /// Gives it back, so that others need not wait until they believe in our end.
     async fn release(&mut self) {}
+
+    /// What a person setting it up should know, each with its fix.
+    async fn check(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 }
 
 /// Where the right to act is kept.

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use headcount_core::{Reading, Span};
+use headcount_core::time::span_of_seconds;
+use headcount_core::{QueueReading, Reading, Span};
 use serde::Serialize;
 
 use crate::cli::out::{self, Table};
@@ -14,7 +15,10 @@ use crate::clock;
 use crate::config::{self, Config, Found, GroupConfig};
 use crate::finding::{Fact, Finding, Level};
 use crate::hosts::HostWatch;
-use crate::limits::CHECK_TIMEOUT;
+use crate::lease;
+use crate::limits::{CHECK_TIMEOUT, LOOK_TIMEOUT};
+use crate::queues::Queue;
+use crate::store::Store;
 
 /// Arguments of `headcount check`.
 #[derive(Debug, clap::Args)]
@@ -150,15 +154,46 @@ async fn look_at(found: &Found, groups: &[&GroupConfig]) -> Vec<About> {
 
 async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
     let place = group.place(state_dir);
-    let mut found = match group.queue.open(&place) {
-        Ok(mut queue) => within("queue", queue.check()).await,
-        Err(error) => vec![cannot_open("queue", &error)],
+    let (mut found, queue) = match group.queue.open(&place) {
+        Ok(mut queue) => (within("queue", queue.check()).await, Some(queue)),
+        Err(error) => (vec![cannot_open("queue", &error)], None),
     };
-    found.extend(match group.target.open(&place) {
+    let target = group.target.open(&place);
+    let lease = target.as_ref().map(|target| lease::open(group, target.as_ref(), &place));
+    if let Ok(Ok(lease)) = lease {
+        found.extend(within("lease", lease.check()).await);
+    }
+    found.extend(match target {
         Ok(mut target) => within("target", target.check()).await,
         Err(error) => vec![cannot_open("target", &error)],
     });
+    if found.iter().any(|finding| matches!(finding.fact, Some(Fact::Grace(_)))) {
+        found.extend(longest_job(queue, &group.name, state_dir).await);
+    }
     found
+}
+
+/// The longest that a job was seen to run: now, or by what was learnt before.
+async fn longest_job(
+    queue: Option<Box<dyn Queue>>,
+    group: &str,
+    state_dir: &Path,
+) -> Option<Finding> {
+    let mut longest = Span::ZERO;
+    if let Some(mut queue) = queue
+        && let Ok(Ok(seen)) = tokio::time::timeout(LOOK_TIMEOUT, queue.read()).await
+    {
+        let QueueReading { ages, durations, .. } = seen.reading;
+        longest = ages.into_iter().chain(durations).max().unwrap_or(Span::ZERO);
+    }
+    let state = Store::open_existing(state_dir).ok().and_then(|store| store.load(group));
+    let learnt = state.and_then(|state| state.policy.slo.estimate.durations.quantile(1.0));
+    longest = longest.max(learnt.and_then(span_of_seconds).unwrap_or(Span::ZERO));
+    (longest > Span::ZERO).then(|| {
+        let rounded = Span::from_secs(longest.as_secs());
+        let what = format!("the longest job that was seen ran for {rounded:#}");
+        Finding::good("queue", what).stating(Fact::LongestJob(longest))
+    })
 }
 
 /// What queue, target and rules say only together.
@@ -177,6 +212,24 @@ fn compared(found: &[Finding], slots: u32) -> Vec<Finding> {
             "compare what the target names with what runs the workers; Compose: `project` and \
              `service` with those of `docker compose ls`",
         ));
+    }
+    let grace = facts().find_map(|fact| match fact {
+        Fact::Grace(grace) => Some(grace),
+        _ => None,
+    });
+    for fact in facts() {
+        if let (Fact::LongestJob(job), Some(grace)) = (fact, grace)
+            && job > grace
+        {
+            let job = Span::from_secs(job.as_secs());
+            more.push(Finding::warning(
+                "target",
+                format!(
+                    "a worker is killed {grace:#} after it is told to go, but a job ran for {job:#}"
+                ),
+                "let workers take longer to end: `terminationGracePeriodSeconds` of the pods",
+            ));
+        }
     }
     for fact in facts() {
         if let Fact::Slots(jobs) = fact
@@ -268,7 +321,14 @@ mod tests {
             let more = compared(&found, slots);
             more.into_iter().map(|finding| finding.what).collect::<Vec<_>>().join("; ")
         };
-        use Fact::{Consumers, Slots, Workers};
+        use Fact::{Consumers, Grace, LongestJob, Slots, Workers};
+        let span = Span::from_secs;
+        assert_eq!(said(&[Grace(span(30)), LongestJob(span(30))], 1), "");
+        let killed = said(&[Grace(span(30)), LongestJob(span(90))], 1);
+        assert_eq!(
+            killed,
+            "a worker is killed 30s after it is told to go, but a job ran for 1m 30s"
+        );
         assert_eq!(said(&[], 1), "");
         assert_eq!(said(&[Consumers(2), Slots(5), Workers(2)], 5), "");
         assert_eq!(said(&[Consumers(0), Workers(0)], 1), "");

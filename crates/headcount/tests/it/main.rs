@@ -9,6 +9,8 @@ mod config;
 mod demo;
 mod fleet;
 mod history;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod process;
 mod redis;
 mod replay;

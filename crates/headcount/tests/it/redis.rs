@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use headcount::config::MetricsList;
@@ -13,6 +12,7 @@ use headcount::queues::bull::BullConfig;
 use headcount::queues::redis::{ClusterConfig, RedisConfig, RedisTls, SentinelConfig};
 use headcount_core::{Missing, Silence, Span};
 
+use crate::support::certificates::certificates;
 use crate::support::redis::{PATIENCE, Standin, TestRedis, free_port, open, sees};
 use crate::support::wait::until;
 
@@ -20,29 +20,6 @@ use crate::support::wait::until;
 async fn look(redis: &RedisConfig) -> Result<u64, Missing> {
     let config = BullConfig { redis: redis.clone(), ..BullConfig::default() };
     open(&config).read().await.map(|seen| seen.reading.waiting)
-}
-
-fn openssl(folder: &Path, args: &str) {
-    let mut command = Command::new("openssl");
-    command.current_dir(folder).args(args.split(' '));
-    let output = command.output().expect("no openssl: run ./test.sh first");
-    assert!(output.status.success(), "openssl {args}: {output:?}");
-}
-
-/// An authority and two certificates it signed: `server` for 127.0.0.1, `client`.
-fn certificates(folder: &Path) {
-    openssl(
-        folder,
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca",
-    );
-    std::fs::write(folder.join("ext"), "subjectAltName=IP:127.0.0.1").unwrap();
-    for name in ["server", "client"] {
-        let request = format!("-keyout {name}.key -out {name}.csr -subj /CN={name}");
-        openssl(folder, &format!("req -newkey rsa:2048 -nodes {request}"));
-        let sign =
-            format!("-in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem");
-        openssl(folder, &format!("x509 -req -days 2 -extfile ext {sign}"));
-    }
 }
 
 #[tokio::test]

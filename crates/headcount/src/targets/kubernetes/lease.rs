@@ -91,31 +91,6 @@ impl KubernetesLease {
         Ok(Self { inner: Arc::new(inner), renewing: None })
     }
 
-    /// Whether it can be taken, for `headcount check`.
-    pub async fn findings(&self) -> Vec<Finding> {
-        let Inner { cluster, namespace, name, .. } = &*self.inner;
-        let shown = format!("lease {namespace}/{name}");
-        let mut lacks = Vec::new();
-        for action in rights::of_leases() {
-            // The name of an object that is to be created is not known to a Role.
-            let named = Some(name.as_str()).filter(|_| action.verb != "create");
-            match action.is_allowed(cluster, namespace, named).await {
-                Ok(true) => {}
-                Ok(false) => lacks.push(action.shown()),
-                Err(error) => {
-                    let what = format!("{shown}: nobody knows whether it may be taken: {error}");
-                    return vec![Finding::problem("lease", what, "see what is said of the target")];
-                }
-            }
-        }
-        if lacks.is_empty() {
-            return vec![Finding::good("lease", format!("{shown} may be taken"))];
-        }
-        let what = format!("{shown} cannot be taken: the Role lacks {}", lacks.join(", "));
-        let fix = "add the rule for leases, see deploy/kubernetes/role.yaml, or leave `lease` out";
-        vec![Finding::problem("lease", what, fix)]
-    }
-
     fn renew_in_background(&mut self) {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(async move {
@@ -295,16 +270,43 @@ impl Lease for KubernetesLease {
     }
 
     async fn release(&mut self) {
+        let inner = Arc::clone(&self.inner);
+        // Not in the middle of a renewal, which would change the version.
+        let _turn = inner.turn.lock().await;
         if let Some(renewing) = self.renewing.take() {
             renewing.abort();
         }
-        let Some(held) = self.inner.state().held.take() else { return };
+        let Some(held) = inner.state().held.take() else { return };
         let mut object = held.object;
         if let Some(spec) = &mut object.spec {
             spec.holder_identity = None;
         }
         // If it fails, the others wait for the end of its duration.
-        let _ = self.inner.replace(&object).await;
+        let _ = inner.replace(&object).await;
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let Inner { cluster, namespace, name, .. } = &*self.inner;
+        let shown = format!("lease {namespace}/{name}");
+        let mut lacks = Vec::new();
+        for action in rights::of_leases() {
+            // The name of an object that is to be created is not known to a Role.
+            let named = Some(name.as_str()).filter(|_| action.verb != "create");
+            match action.is_allowed(cluster, namespace, named).await {
+                Ok(true) => {}
+                Ok(false) => lacks.push(action.shown()),
+                Err(error) => {
+                    let what = format!("{shown}: nobody knows whether it may be taken: {error}");
+                    return vec![Finding::problem("lease", what, "see what is said of the target")];
+                }
+            }
+        }
+        if lacks.is_empty() {
+            return vec![Finding::good("lease", format!("{shown} may be taken"))];
+        }
+        let what = format!("{shown} cannot be taken: the Role lacks {}", lacks.join(", "));
+        let fix = "add the rule for leases, see deploy/kubernetes/role.yaml, or leave `lease` out";
+        vec![Finding::problem("lease", what, fix)]
     }
 }
 

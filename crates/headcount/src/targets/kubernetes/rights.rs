@@ -27,15 +27,15 @@ pub struct Action {
 /// What may be done. What is not known may be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
+    /// The object may be read; else its scale is.
     pub(super) get_object: bool,
+    /// The object may be changed; else its scale is.
     pub(super) patch_object: bool,
-    pub(super) get_scale: bool,
-    pub(super) patch_scale: bool,
     pub(super) list_pods: bool,
     pub(super) patch_pods: bool,
     /// When the API was last asked.
     pub(super) reviewed: Option<Instant>,
-    /// Something was refused that should have been allowed: ask again soon.
+    /// Something was refused: ask again soon.
     pub(super) in_doubt: bool,
 }
 
@@ -112,14 +112,11 @@ pub(super) fn of_kind(kind: &Kind) -> [Action; 6] {
 }
 
 impl Rights {
-    /// Before anything is known. Of unknown kinds only the scale is understood.
-    pub(super) fn unknown(kind: &Kind) -> Self {
-        let is_known = !matches!(kind, Kind::Custom { .. });
+    /// Before anything is known.
+    pub(super) fn unknown() -> Self {
         Self {
-            get_object: is_known,
-            patch_object: is_known,
-            get_scale: true,
-            patch_scale: true,
+            get_object: true,
+            patch_object: true,
             list_pods: true,
             patch_pods: true,
             reviewed: None,
@@ -140,7 +137,7 @@ impl Rights {
         kind: &Kind,
         name: &str,
     ) -> Self {
-        let mut rights = Self::unknown(kind);
+        let mut rights = Self::unknown();
         let actions = of_kind(kind);
         let asked = actions.iter().map(|action| {
             let name = (action.resource != "pods").then_some(name);
@@ -148,18 +145,10 @@ impl Rights {
         });
         let told = futures_util::future::join_all(asked).await;
         let told: Vec<bool> = told.into_iter().map(|answer| answer.unwrap_or(true)).collect();
-        let [a, b, c, d, e, f] = told[..] else { return rights };
-        rights.get_object &= a;
-        rights.patch_object &= b;
-        (rights.get_scale, rights.patch_scale) = (c, d);
-        (rights.list_pods, rights.patch_pods) = (e, f);
+        let [object, change, _, _, list, annotate] = told[..] else { return rights };
+        (rights.get_object, rights.patch_object) = (object, change);
+        (rights.list_pods, rights.patch_pods) = (list, annotate);
         rights.reviewed = Some(Instant::now());
         rights
-    }
-
-    /// After a refusal of everything: try all of it until the API is asked again.
-    pub(super) fn doubt(&mut self, kind: &Kind) {
-        let reviewed = self.reviewed;
-        *self = Self { reviewed, in_doubt: true, ..Self::unknown(kind) };
     }
 }

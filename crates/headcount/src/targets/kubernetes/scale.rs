@@ -4,7 +4,6 @@
 use std::cmp::Ordering;
 
 use futures_util::StreamExt;
-use headcount_core::Silence;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
@@ -248,29 +247,27 @@ impl Kubernetes {
         if let Some(version) = version {
             change["metadata"] = json!({ "resourceVersion": version });
         }
-        if self.rights.patch_object {
-            match self.patch_object(&change).await {
-                Err(error) if error.is(403) && self.rights.patch_scale => {
-                    self.rights.patch_object = false;
-                }
-                answer => return self.doubted(answer),
-            }
+        let by_object = self.rights.patch_object && !self.is_custom();
+        let answer = match by_object {
+            true => self.patch_object(&change).await,
+            false => self.patch_scale(&change).await,
+        };
+        if !answer.as_ref().is_err_and(|error| error.is(403)) {
+            return answer;
         }
-        let answer = self.patch_scale(&change).await;
-        match answer {
-            Err(error) if error.is(403) && !self.rights.patch_object && !self.is_custom() => {
-                self.rights.doubt(&self.kind);
-                Err(ApiError { why: Silence::Denied, ..error })
-            }
-            answer => self.doubted(answer),
+        self.rights.in_doubt = true;
+        if self.is_custom() {
+            return answer;
         }
-    }
-
-    fn doubted(&mut self, answer: Result<(), ApiError>) -> Result<(), ApiError> {
-        if answer.as_ref().is_err_and(|error| error.is(403)) {
-            self.rights.doubt(&self.kind);
+        let other = match by_object {
+            true => self.patch_scale(&change).await,
+            false => self.patch_object(&change).await,
+        };
+        if other.as_ref().is_err_and(|error| error.is(403)) {
+            return answer;
         }
-        answer
+        self.rights.patch_object = !by_object;
+        other
     }
 
     async fn patch_object(&self, change: &Value) -> Result<(), ApiError> {

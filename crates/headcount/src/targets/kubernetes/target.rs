@@ -56,7 +56,7 @@ impl Kubernetes {
         let kind = config.kind().unwrap_or(Kind::Deployment);
         let picks = config.selector.as_deref().and_then(|text| selector::parse(text).ok());
         Ok(Self {
-            rights: Rights::unknown(&kind),
+            rights: Rights::unknown(),
             name: config.name_for(&place.group),
             namespace: config.namespace.clone().unwrap_or_else(|| cluster.namespace.clone()),
             group: place.group.clone(),
@@ -99,16 +99,23 @@ impl Kubernetes {
 
     /// What is scaled, by the object or by its scale, whichever is allowed.
     pub(super) async fn read(&mut self) -> Result<Workload, ApiError> {
-        if self.rights.get_object {
-            match self.read_object().await {
-                Err(error) if error.is(403) && self.rights.get_scale => {
-                    self.rights.get_object = false;
-                }
-                answer => return self.known(answer),
-            }
+        let by_object = self.rights.get_object && !self.is_custom();
+        let answer = match by_object {
+            true => self.read_object().await,
+            false => self.read_scale().await,
+        };
+        if self.is_custom() || !answer.as_ref().is_err_and(|error| error.is(403)) {
+            return self.known(answer);
         }
-        let answer = self.read_scale().await;
-        self.known(answer)
+        let other = match by_object {
+            true => self.read_scale().await,
+            false => self.read_object().await,
+        };
+        if other.as_ref().is_err_and(|error| error.is(403)) {
+            return self.known(answer);
+        }
+        self.rights.get_object = !by_object;
+        self.known(other)
     }
 
     fn known(&mut self, answer: Result<Option<Workload>, ApiError>) -> Result<Workload, ApiError> {
@@ -117,7 +124,7 @@ impl Kubernetes {
             Ok(Some(_)) => self.wrong(Silence::NotFound, "is being deleted"),
             Ok(None) => self.wrong(Silence::Malformed, "is not understood"),
             Err(error) if error.is(403) => {
-                self.rights.doubt(&self.kind);
+                self.rights.in_doubt = true;
                 let resource = self.kind.resource().plural;
                 let detail = format!("{error}; let its Role get {resource} or {resource}/scale");
                 ApiError { detail, ..error }

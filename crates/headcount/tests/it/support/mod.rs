@@ -1,8 +1,11 @@
 //! What several tests share.
 
 pub mod browser;
+pub mod certificates;
 pub mod daemon;
 pub mod docker;
+#[cfg(feature = "kubernetes")]
+pub mod kube_api;
 pub mod redis;
 pub mod run;
 pub mod wait;

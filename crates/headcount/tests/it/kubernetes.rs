@@ -1,0 +1,74 @@
+//! The Kubernetes target, against a stand-in that behaves as a real control plane was seen to.
+
+mod connection;
+mod exchanges;
+mod failures;
+mod leases;
+mod manifests;
+mod roles;
+
+use std::collections::HashMap;
+
+use headcount::config::Place;
+use headcount::targets::kubernetes::KubernetesConfig;
+use headcount::targets::{Order, Target, TargetConfig};
+use headcount_core::{FleetReading, Span};
+
+use crate::support::kube_api::KubeApi;
+use crate::support::wait::until;
+use crate::support::workers::order;
+
+type Rules = &'static [(&'static str, &'static str, &'static [&'static str])];
+
+/// What the Windmill guide grants.
+const MINIMAL: Rules =
+    &[("apps", "deployments", &["get", "patch"]), ("", "pods", &["get", "list", "patch"])];
+/// The least that scales.
+const SCALE_ONLY: Rules =
+    &[("apps", "deployments/scale", &["get", "patch"]), ("", "pods", &["list", "patch"])];
+/// What Windmill's chart grants.
+const NO_PODS: Rules = &[("apps", "deployments", &["get", "patch"])];
+
+fn open(config: &KubernetesConfig) -> Box<dyn Target> {
+    let place = Place {
+        group: "g".into(),
+        state_dir: "/nonexistent".into(),
+        base_dir: std::env::temp_dir(),
+    };
+    TargetConfig::Kubernetes(config.clone()).open(&place).unwrap()
+}
+
+async fn look(target: &mut Box<dyn Target>) -> FleetReading {
+    let reading = target.status().await.unwrap().reading;
+    reading.credible().unwrap();
+    reading
+}
+
+/// Looks until there are this many ready workers and no others.
+async fn settled(target: &mut Box<dyn Target>, ready: u32) {
+    until(&format!("{ready} ready"), async || {
+        let now = look(target).await;
+        (now.ready, now.starting, now.draining, now.broken) == (ready, 0, 0, 0)
+    })
+    .await;
+}
+
+/// An order to shrink: these are busy since so many seconds, all others are idle and may go.
+fn shrink(api: &KubeApi, to: u32, busy: &[(String, i64)]) -> Order {
+    let names = api.staying();
+    let busy: HashMap<String, Option<Span>> =
+        busy.iter().map(|(name, s)| (name.clone(), Some(Span::from_secs(*s)))).collect();
+    let idle: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| !busy.contains_key(*name)).collect();
+    let from = u32::try_from(names.len()).unwrap();
+    Order { busy, ..order(from, to, &idle) }
+}
+
+/// Six pods of which the three youngest are busy: left alone, these would go.
+async fn six_of_which_three_are_busy() -> (KubeApi, Vec<(String, i64)>) {
+    let api = KubeApi::start(6).await;
+    let busy: Vec<(String, i64)> =
+        api.staying().into_iter().skip(3).zip([30, 3_600, 86_500]).collect();
+    api.world().busy.extend(busy.iter().map(|(name, _)| name.clone()));
+    (api, busy)
+}

@@ -1,0 +1,345 @@
+//! How the cluster is reached, what it costs, and what `check` says.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use headcount::finding::Level;
+use headcount::queues::{Consumer, Identity};
+use headcount::targets::kubernetes::KubernetesConfig;
+use headcount_core::{Silence, Span};
+use serde_json::{Value, json};
+
+use super::{MINIMAL, NO_PODS, SCALE_ONLY, look, open, settled, shrink};
+use crate::support::certificates::certificates;
+use crate::support::kube_api::world::Ill;
+use crate::support::kube_api::{Fault, KubeApi, NAMESPACE, WORKER};
+use crate::support::run::{headcount, run};
+use crate::support::wait::until;
+use crate::support::workers::order;
+
+/// A folder as a pod finds its service account.
+fn service_account(api: &KubeApi, authority: &Path, token: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(authority, folder.path().join("ca.crt")).unwrap();
+    std::fs::write(folder.path().join("token"), token).unwrap();
+    std::fs::write(folder.path().join("namespace"), format!("{NAMESPACE}\n")).unwrap();
+    let api_folder = api.folder();
+    assert!(api_folder.join("ca.pem").exists());
+    folder
+}
+
+/// `headcount` as it runs in a pod, with a group of Windmill workers and nothing else said.
+fn in_pod(api: &KubeApi, account: &Path, args: &[&str]) -> (i32, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "groups": { "default": {
+        "workers": { "min": 1, "max": 9 },
+        "policy": { "cpu_aware": {} },
+        "lease": "kubernetes",
+        "queue": { "demo": { "database": "jobs.db" } },
+        "target": { "kubernetes": { "service_account": account } },
+    } } });
+    std::fs::write(folder.path().join("headcount.yaml"), config.to_string()).unwrap();
+    let mut command = headcount(folder.path(), args);
+    command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
+    command.env("KUBERNETES_SERVICE_PORT", api.port().to_string());
+    let ran = run(command, b"");
+    (ran.code, ran.out, ran.err)
+}
+
+fn findings(out: &str) -> String {
+    let report: Value = serde_json::from_str(out).unwrap();
+    let all = report["findings"].as_array().unwrap().clone();
+    let of_target = all.iter().filter(|f| f["about"] == "target" || f["about"] == "lease");
+    of_target.map(|f| format!("{}\n", f["what"].as_str().unwrap())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_pod_everything_is_inferred_and_only_its_authority_is_trusted() {
+    let api = KubeApi::with("deployments", 0, true).await;
+    api.world().add_workload("deployments", NAMESPACE, "windmill-workers-default", 2);
+    api.account("windmill", MINIMAL);
+    let good = service_account(&api, &api.folder().join("ca.pem"), "windmill");
+    let (code, out, err) = in_pod(&api, good.path(), &["check", "--json"]);
+    let found = findings(&out);
+    assert!(found.contains("Kubernetes v1.36.2 at https://127.0.0.1:"), "{found}{err}");
+    assert!(found.contains("may get and patch deployments in jobs"), "{found}");
+    assert!(
+        found.contains("Deployment jobs/windmill-workers-default asks for 2, 2 serve"),
+        "{found}"
+    );
+    assert!(found.contains("a pod may take 30s to finish"), "{found}");
+    assert!(found.contains("lease jobs/headcount-deployments-windmill-workers-default cannot be"));
+    assert_eq!(code, 3, "{found}");
+
+    let stranger = tempfile::tempdir().unwrap();
+    certificates(stranger.path());
+    let bad = service_account(&api, &stranger.path().join("ca.pem"), "hunter2-token");
+    let (code, out, err) = in_pod(&api, bad.path(), &["check", "--json"]);
+    let found = findings(&out);
+    assert!(found.contains("its certificate is not trusted: "), "{found}");
+    assert_eq!(code, 3);
+    assert!(!format!("{out}{err}").contains("hunter2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_replaced_is_read_again() {
+    let api = KubeApi::with("deployments", 1, true).await;
+    let token = api.folder().join("token");
+    std::fs::write(&token, "admin").unwrap();
+    let file = api.kubeconfig("admin");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let by_file = text.replace(r#""token":"admin""#, r#""tokenFile":"token""#);
+    std::fs::write(&file, by_file).unwrap();
+    let config = KubernetesConfig {
+        name: Some(WORKER.into()),
+        kubeconfig: Some(file),
+        ..KubernetesConfig::default()
+    };
+    let mut target = open(&config);
+    settled(&mut target, 1).await;
+    let account = api.world().accounts.remove("admin").unwrap();
+    let missing = target.status().await.unwrap_err();
+    assert_eq!(missing.why, Silence::Denied, "{missing}");
+    api.world().accounts.insert("next".into(), account);
+    std::fs::write(&token, "next").unwrap();
+    settled(&mut target, 1).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named_without_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    let place = headcount::config::Place {
+        group: "g".into(),
+        state_dir: folder.path().into(),
+        base_dir: folder.path().into(),
+    };
+    let said = |text: &str, context: Option<&str>| {
+        std::fs::write(&file, text).unwrap();
+        let config = KubernetesConfig {
+            kubeconfig: Some("config".into()),
+            context: context.map(str::to_owned),
+            ..KubernetesConfig::default()
+        };
+        let error = config.open(&place).err().map(|error| format!("{error:#}")).unwrap();
+        assert!(!error.contains("hunter2"), "{error}");
+        error
+    };
+    let broken = said("users: [{name: x, user: {token: hunter2}, {]", None);
+    assert!(broken.ends_with("config is not one that makes sense"), "{broken}");
+    assert!(said("{}", None).contains("has no current context: set `context`"));
+    let contexts = r#"{"current-context": "a", "contexts": [{"name": "b", "context": {"cluster": "c", "user": "u"}}]}"#;
+    assert!(said(contexts, None).contains(r#"has no context "a"; it has: b"#));
+    assert!(said(contexts, Some("b")).contains(r#"has no server for "c""#));
+    std::fs::remove_file(&file).unwrap();
+    let gone = KubernetesConfig { kubeconfig: Some("config".into()), ..<_>::default() };
+    let error = gone.open(&place).err().map(|error| format!("{error:#}")).unwrap();
+    assert!(error.contains("config cannot be read"), "{error}");
+}
+
+#[tokio::test]
+async fn a_login_command_that_fails_does_not_show_what_it_printed() {
+    let api = KubeApi::start(1).await;
+    let file = api.kubeconfig("admin");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let exec = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","args":["-c","echo hunter2; echo hunter2 >&2; exit 1"],"interactiveMode":"Never"}"#;
+    std::fs::write(&file, text.replace(r#""token":"admin""#, exec)).unwrap();
+    let mut target = open(&KubernetesConfig { kubeconfig: Some(file), ..<_>::default() });
+    let missing = target.status().await.unwrap_err();
+    assert_eq!(missing.why, Silence::Denied);
+    assert!(missing.detail.starts_with("the login of the kubeconfig failed"), "{missing}");
+    assert!(!missing.to_string().contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_tick_costs_three_requests_besides_annotations() {
+    for rules in [MINIMAL, SCALE_ONLY, NO_PODS] {
+        let api = KubeApi::start(4).await;
+        api.account("it", rules);
+        let mut target = open(&api.config("it"));
+        settled(&mut target, 4).await;
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        api.asked();
+        look(&mut target).await;
+        let busy: Vec<_> = api.staying().into_iter().take(1).map(|name| (name, 9)).collect();
+        target.scale(&shrink(&api, 3, &busy)).await.unwrap();
+        let asked = api.asked();
+        let (costs, others): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|request| request == "patch pods");
+        assert!(others.len() <= 3, "{others:?}");
+        assert!(costs.len() <= 1, "{costs:?}");
+    }
+}
+
+/// 200 groups look every 15 s: here each twice, evenly spread over two seconds, so that what a
+/// second of theirs costs is seen: 200 looks a second would be 15 times as many as they make.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_groups_share_their_lists() {
+    const GROUPS: usize = 200;
+    const POLL: f64 = 15.0;
+    let api = KubeApi::start(0).await;
+    for i in 0..GROUPS {
+        api.world().add_workload("deployments", NAMESPACE, &format!("w-{i}"), 1);
+    }
+    until("all run", async || {
+        let world = api.world();
+        world.objects.keys().filter(|key| key.0 == "pods").count() == GROUPS
+    })
+    .await;
+    let mut targets: Vec<_> = (0..GROUPS)
+        .map(|i| open(&KubernetesConfig { name: Some(format!("w-{i}")), ..api.config("admin") }))
+        .collect();
+    for target in &mut targets {
+        look(target).await;
+    }
+    let reviews = api.asked().iter().filter(|a| a.ends_with("reviews")).count();
+    assert_eq!(reviews, 6 * GROUPS, "what an account may do is asked once");
+    let began = std::time::Instant::now();
+    for target in &mut targets {
+        assert_eq!(look(target).await.ready, 1);
+    }
+    let took = began.elapsed().as_secs_f64();
+    let asked = api.asked();
+    let lists = asked.iter().filter(|a| *a == "list pods").count();
+    assert!(lists as f64 <= took + 1.0, "{lists} lists in {took} s");
+    assert_eq!(asked.len() - lists, GROUPS, "one request a look besides");
+    // Their own requests, a list a second, and each lease every 10 s.
+    let a_second = GROUPS as f64 / POLL + 1.0 + GROUPS as f64 / 10.0;
+    assert!(a_second < 50.0, "{a_second}");
+}
+
+#[tokio::test]
+async fn busy_workers_are_known_by_pod_name_address_and_container() {
+    let api = KubeApi::start(3).await;
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, 3).await;
+    let seen = target.status().await.unwrap();
+    let names = api.staying();
+    let peer = seen.known_as[&names[1]].iter().find_map(|name| match name {
+        Identity::Peer(address) => Some(*address),
+        _ => None,
+    });
+    let container = seen.known_as[&names[2]].iter().find_map(|name| match name {
+        Identity::Container(id) => Some(id[..12].to_owned()),
+        _ => None,
+    });
+    let consumer = |name, busy, age: i64| Consumer {
+        known_as: vec![name],
+        busy: Some(busy),
+        oldest_job: busy.then(|| Span::from_secs(age)),
+        ..Consumer::default()
+    };
+    let mut address = peer.unwrap();
+    address.set_port(51_234);
+    let consumers = [
+        consumer(Identity::Hostname(names[0].clone()), true, 7),
+        consumer(Identity::Peer(address), false, 0),
+        consumer(Identity::Container(container.unwrap()), true, 9),
+    ];
+    let mut map = headcount::busy_map::BusyMap::default();
+    let now = headcount::clock::now();
+    let joined = map.join(seen, Some(&consumers), 0, Span::from_secs(30), now);
+    let busy: HashMap<_, _> = joined.workers.iter().map(|w| (w.id.clone(), w.busy)).collect();
+    assert_eq!(busy[&names[0]], Some(true));
+    assert_eq!(busy[&names[1]], Some(false));
+    assert_eq!(busy[&names[2]], Some(true));
+    let age = |s| Some(Span::from_secs(s));
+    let expected = [(names[0].clone(), age(7)), (names[2].clone(), age(9))];
+    let known = map.busy(&joined);
+    assert_eq!(known, expected.into());
+    let order = headcount::targets::Order { busy: known, ..order(3, 2, &[&names[1]]) };
+    target.scale(&order).await.unwrap();
+    settled(&mut target, 2).await;
+    assert_eq!(api.staying(), [names[0].clone(), names[2].clone()]);
+}
+
+async fn checked(config: &KubernetesConfig) -> Vec<(Level, String, String)> {
+    let findings = open(config).check().await;
+    let text = |fix: Option<String>| fix.unwrap_or_default();
+    findings.into_iter().map(|f| (f.level, f.what, text(f.fix))).collect()
+}
+
+fn worst(found: &[(Level, String, String)]) -> (Level, String, String) {
+    found.iter().max_by_key(|(level, ..)| *level).unwrap().clone()
+}
+
+#[tokio::test]
+async fn check_says_what_the_account_may_not_do() {
+    let api = KubeApi::start(2).await;
+    for (name, rules) in [("minimal", MINIMAL), ("scale-only", SCALE_ONLY)] {
+        api.account(name, rules);
+        let found = checked(&api.config(name)).await;
+        assert_eq!(worst(&found).0, Level::Good, "{name}: {found:?}");
+    }
+    api.account("no-pods", NO_PODS);
+    let found = checked(&api.config("no-pods")).await;
+    let warnings: Vec<&str> = found
+        .iter()
+        .filter(|(level, ..)| *level == Level::Warning)
+        .map(|(_, what, _)| what.as_str())
+        .collect();
+    let expected = [
+        "pods cannot be listed: which of them are busy, ready or broken is not known",
+        "pods cannot be annotated: Kubernetes picks who goes, busy or not",
+    ];
+    assert_eq!(warnings, expected);
+    api.account("reader", &[("apps", "deployments", &["get"]), ("", "pods", &["list", "patch"])]);
+    let (level, what, fix) = worst(&checked(&api.config("reader")).await);
+    assert_eq!(level, Level::Problem);
+    let expected = "the account may not scale worker in jobs: it lacks patch deployments, \
+                    get deployments/scale, patch deployments/scale";
+    assert_eq!(what, expected);
+    assert!(fix.contains("deploy/kubernetes/role.yaml"));
+    let (_, what, fix) = worst(&checked(&api.config("nobody")).await);
+    assert!(what.contains("does not accept the credentials (401)"), "{what}");
+    assert!(fix.starts_with("renew the token"), "{fix}");
+}
+
+#[tokio::test]
+async fn check_names_what_is_there_instead() {
+    let api = KubeApi::start(2).await;
+    api.world().add_workload("deployments", NAMESPACE, "web", 1);
+    api.world().add_workload("deployments", "elsewhere", "stray", 1);
+    let named = |name: &str| KubernetesConfig { name: Some(name.into()), ..api.config("admin") };
+    let (_, what, fix) = worst(&checked(&named("wroker")).await);
+    let expected = "there is no Deployment wroker in namespace jobs; there are: web, worker";
+    assert_eq!((what.as_str(), fix.contains("set `name`")), (expected, true));
+    let (_, what, fix) = worst(&checked(&named("stray")).await);
+    let expected = "there is no Deployment stray in namespace jobs, but in elsewhere";
+    assert_eq!((what.as_str(), fix.as_str()), (expected, "set `namespace: elsewhere`"));
+    api.account("minimal", MINIMAL);
+    let config = KubernetesConfig { namespace: Some("jbos".into()), ..api.config("minimal") };
+    let (_, what, fix) = worst(&checked(&config).await);
+    assert!(what.contains("jbos"), "{what}");
+    assert!(fix.contains("namespace"), "{fix}");
+}
+
+#[tokio::test]
+async fn check_says_what_is_ill_or_down() {
+    let mut api = KubeApi::start(1).await;
+    api.world().next_ill = Some(Ill::NoImage);
+    api.set_outside(2);
+    until("one is ill", async || api.staying().len() == 2).await;
+    let (level, what, fix) = worst(&checked(&api.config("admin")).await);
+    assert_eq!(level, Level::Warning);
+    assert!(what.contains("takes no jobs: ImagePullBackOff"), "{what}");
+    assert!(fix.starts_with("kubectl describe pod -n jobs worker-"), "{fix}");
+    api.break_by(Fault::Down);
+    let (level, what, _) = worst(&checked(&api.config("admin")).await);
+    assert_eq!(level, Level::Problem);
+    assert!(what.starts_with("no Kubernetes at http://127.0.0.1:"), "{what}");
+}
+
+#[tokio::test]
+async fn a_long_list_comes_page_by_page() {
+    let api = KubeApi::start(0).await;
+    api.set_outside(1_201);
+    let mut target = open(&api.config("admin"));
+    until("all are there", async || api.staying().len() == 1_201).await;
+    until("all are ready", async || look(&mut target).await.ready == 1_201).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    api.asked();
+    look(&mut target).await;
+    assert_eq!(api.asked().iter().filter(|a| *a == "list pods").count(), 3);
+}

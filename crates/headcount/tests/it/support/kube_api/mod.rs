@@ -1,0 +1,390 @@
+//! A Kubernetes API server for tests, with the controllers that matter: it behaves as a real control
+//! plane was seen to, and breaks on request.
+
+mod answer;
+mod ask;
+mod said;
+pub mod world;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Response, Uri};
+use headcount::targets::kubernetes::KubernetesConfig;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use self::ask::Ask;
+use self::world::{Key, Rule, World, condition, name_of};
+use super::certificates::certificates;
+
+/// The namespace of everything, unless said otherwise.
+pub const NAMESPACE: &str = "jobs";
+/// The workload.
+pub const WORKER: &str = "worker";
+
+/// What is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nobody listens.
+    Down,
+    /// Every answer takes this long.
+    Slow(Duration),
+    /// Every answer is this error.
+    Status(u16),
+    /// Every request of this verb on this resource gets this error.
+    Refuse(&'static str, &'static str, u16),
+    /// Patches are made, but the answers are lost.
+    Cut,
+}
+
+/// A pod, as a test wants to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    pub name: String,
+    pub ready: bool,
+    pub deleting: bool,
+    pub cost: Option<String>,
+}
+
+/// A running stand-in.
+pub struct KubeApi {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+    tls: bool,
+    server: Option<JoinHandle<()>>,
+    clock: JoinHandle<()>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    fault: Mutex<Option<Fault>>,
+    /// What was asked: the verb and the resource.
+    asked: Mutex<Vec<(&'static str, String)>>,
+}
+
+impl KubeApi {
+    /// A cluster with a Deployment of this many ready pods.
+    pub async fn start(count: u32) -> Self {
+        Self::with("deployments", count, false).await
+    }
+
+    /// A cluster with a workload of this resource and this many ready pods.
+    pub async fn with(plural: &str, count: u32, tls: bool) -> Self {
+        let mut world = World::new();
+        world.add_workload(plural, NAMESPACE, WORKER, count);
+        let everything = Rule::new("*", "*", "*", &["*"]);
+        world.accounts.insert("admin".into(), ("admin".into(), vec![everything]));
+        world.step();
+        world.step();
+        let shared = Arc::new(Shared {
+            world: Mutex::new(world),
+            fault: Mutex::default(),
+            asked: Mutex::default(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        if tls {
+            certificates(folder.path());
+        }
+        let ticking = Arc::clone(&shared);
+        let clock = tokio::spawn(async move {
+            loop {
+                ticking.world().step();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let mut api = Self { shared, address, folder, tls, server: None, clock };
+        api.serve(listener);
+        api
+    }
+
+    fn serve(&mut self, listener: TcpListener) {
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&self.shared));
+        let acceptor = self.tls.then(|| acceptor(self.folder.path()));
+        self.server = Some(tokio::spawn(async move {
+            match acceptor {
+                Some(acceptor) => {
+                    let listener = Tls { listener, acceptor };
+                    axum::serve(listener, app).await.unwrap();
+                }
+                None => axum::serve(listener, app).await.unwrap(),
+            }
+        }));
+    }
+
+    /// All objects.
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.shared.world()
+    }
+
+    /// A target of the workload, for an account.
+    pub fn config(&self, account: &str) -> KubernetesConfig {
+        KubernetesConfig {
+            name: Some(WORKER.into()),
+            kubeconfig: Some(self.kubeconfig(account)),
+            ..KubernetesConfig::default()
+        }
+    }
+
+    /// A kubeconfig for an account: its token is its name.
+    pub fn kubeconfig(&self, account: &str) -> PathBuf {
+        let cluster = match self.tls {
+            true => json!({ "server": self.url(), "certificate-authority": "ca.pem" }),
+            false => json!({ "server": self.url() }),
+        };
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": cluster }],
+            "users": [{ "name": account, "user": { "token": account } }],
+            "contexts": [{ "name": "test",
+                "context": { "cluster": "test", "user": account, "namespace": NAMESPACE } }],
+        });
+        let file = self.folder.path().join(format!("kubeconfig-{account}"));
+        std::fs::write(&file, config.to_string()).unwrap();
+        file
+    }
+
+    pub fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Where its certificates are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// An account that may do this in [`NAMESPACE`]: API group, resource, verbs.
+    pub fn account(&self, name: &str, rules: &[(&str, &str, &[&str])]) {
+        let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
+            Rule::new(NAMESPACE, group, resource, verbs)
+        };
+        let user = format!("system:serviceaccount:{NAMESPACE}:{name}");
+        let rules = rules.iter().map(rule).collect();
+        self.world().accounts.insert(name.into(), (user, rules));
+    }
+
+    /// The key of the only workload.
+    pub fn workload(&self) -> Key {
+        let world = self.world();
+        let is_workload = |key: &&Key| key.2 == WORKER && key.0 != "pods";
+        world.objects.keys().find(is_workload).unwrap().clone()
+    }
+
+    /// The number that is asked for.
+    pub fn desired(&self) -> u64 {
+        let key = self.workload();
+        self.world().objects[&key]["spec"]["replicas"].as_u64().unwrap()
+    }
+
+    /// Somebody else changes the number.
+    pub fn set_outside(&self, number: u32) {
+        self.change_outside(|object| {
+            object["spec"]["replicas"] = json!(number);
+            let generation = object["metadata"]["generation"].as_i64().unwrap();
+            object["metadata"]["generation"] = json!(generation + 1);
+        });
+    }
+
+    /// Somebody else changes the workload.
+    pub fn change_outside(&self, change: impl FnOnce(&mut Value)) {
+        let key = self.workload();
+        let mut world = self.world();
+        let mut object = world.objects[&key].clone();
+        change(&mut object);
+        world.put(key, object);
+    }
+
+    /// The pods of the workload, oldest first.
+    pub fn pods(&self) -> Vec<PodView> {
+        let key = self.workload();
+        let view = |pod: &Value| PodView {
+            name: name_of(pod).into(),
+            ready: condition(pod, "Ready") == Some("True"),
+            deleting: !pod["metadata"]["deletionTimestamp"].is_null(),
+            cost: pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"]
+                .as_str()
+                .map(str::to_owned),
+        };
+        self.world().pods_of(&key).into_iter().map(view).collect()
+    }
+
+    /// The names of the pods that are not told to go, oldest first.
+    pub fn staying(&self) -> Vec<String> {
+        self.pods().into_iter().filter(|pod| !pod.deleting).map(|pod| pod.name).collect()
+    }
+
+    /// Breaks it.
+    pub fn break_by(&mut self, fault: Fault) {
+        if fault == Fault::Down
+            && let Some(server) = self.server.take()
+        {
+            server.abort();
+        }
+        *self.shared.fault.lock().unwrap() = Some(fault);
+    }
+
+    /// Mends it.
+    pub async fn mend(&mut self) {
+        *self.shared.fault.lock().unwrap() = None;
+        if self.server.is_none() {
+            let listener = TcpListener::bind(self.address).await.unwrap();
+            self.serve(listener);
+        }
+    }
+
+    /// What was asked since the last call: `get deployments`.
+    pub fn asked(&self) -> Vec<String> {
+        let asked = std::mem::take(&mut *self.shared.asked.lock().unwrap());
+        asked.into_iter().map(|(verb, resource)| format!("{verb} {resource}")).collect()
+    }
+
+    /// One request by hand: its HTTP status and its answer.
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> (u16, Value) {
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            let name = axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap();
+            all.insert(name, value.parse().unwrap());
+        }
+        let method: Method = method.parse().unwrap();
+        self.shared.answer(&method, &path.parse().unwrap(), &all, body)
+    }
+}
+
+impl Drop for KubeApi {
+    fn drop(&mut self) {
+        self.clock.abort();
+        if let Some(server) = &self.server {
+            server.abort();
+        }
+    }
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> (u16, Value) {
+        if uri.path() == "/version" {
+            return (
+                200,
+                json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.2",
+                "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+                "goVersion": "go1.26.6", "compiler": "gc", "platform": "linux/amd64" }),
+            );
+        }
+        let Some(ask) = Ask::new(method, uri, headers, body) else { return said::unknown_path() };
+        self.asked.lock().unwrap().push((ask.verb, ask.resource()));
+        match *self.fault.lock().unwrap() {
+            Some(Fault::Status(401)) => return said::unauthorized(),
+            Some(Fault::Status(403)) => return said::forbidden(&ask, "nobody"),
+            Some(Fault::Status(404)) => return said::not_found(&ask),
+            Some(Fault::Status(code)) => return said::broken(code),
+            Some(Fault::Refuse(verb, resource, code))
+                if (verb, resource) == (ask.verb, &*ask.resource()) =>
+            {
+                return match code {
+                    403 => said::forbidden(&ask, "nobody"),
+                    409 => said::conflict(&ask),
+                    422 => {
+                        let what = "Invalid value: 3: must be even";
+                        said::invalid(&ask, "Deployment", "spec.replicas", what, 1)
+                    }
+                    code => said::broken(code),
+                };
+            }
+            _ => {}
+        }
+        let mut world = self.world();
+        let answer = world.answer(&ask);
+        world.step();
+        answer
+    }
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let fault = shared.fault.lock().unwrap().clone();
+    if let Some(Fault::Slow(delay)) = fault {
+        tokio::time::sleep(delay).await;
+    }
+    if fault == Some(Fault::Down) {
+        return cut_off();
+    }
+    let (code, answer) = shared.answer(&method, &uri, &headers, &body);
+    if fault == Some(Fault::Cut) && method == Method::PATCH {
+        return cut_off();
+    }
+    let builder = Response::builder().status(code).header("content-type", "application/json");
+    builder.body(Body::from(answer.to_string())).unwrap()
+}
+
+/// An answer that ends before it is complete.
+fn cut_off() -> Response<Body> {
+    let broken =
+        futures_util::stream::once(async { Err::<Bytes, _>(std::io::Error::other("cut")) });
+    Response::new(Body::from_stream(broken))
+}
+
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let Ok((stream, peer)) = self.listener.accept().await else { continue };
+            // A client that does not trust us goes away here.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, peer);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+fn acceptor(folder: &Path) -> TlsAcceptor {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let certificate = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
