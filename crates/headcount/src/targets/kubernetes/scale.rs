@@ -100,7 +100,7 @@ impl Kubernetes {
                 Steered::Fully => going
                     .iter()
                     .find(|pod| {
-                        !order.victims.contains(&pod.name) && !trouble(pod, &self.shows()).is_some()
+                        !order.victims.contains(&pod.name) && trouble(pod, &self.shows()).is_none()
                     })
                     .map(|pod| format!("{} would go, which is not one of those chosen", pod.name)),
             };

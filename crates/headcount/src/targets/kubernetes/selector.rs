@@ -55,11 +55,11 @@ pub(super) fn parse(text: &str) -> Result<Picks, String> {
 /// Splits at the commas outside of brackets.
 fn split(text: &str) -> Vec<&str> {
     let mut depth = 0_i32;
-    let mut is_comma = |c: char| {
+    let is_comma = |c: char| {
         depth += i32::from(c == '(') - i32::from(c == ')');
         c == ',' && depth == 0
     };
-    text.split(|c| is_comma(c)).collect()
+    text.split(is_comma).collect()
 }
 
 fn expression(part: &str) -> Option<Expression> {

@@ -200,7 +200,11 @@ impl World {
 }
 
 /// An object, or its scale: zeros are left out.
-fn shown(ask: &Ask, object: Value) -> Value {
+fn shown(ask: &Ask, mut object: Value) -> Value {
+    if ask.plural == "pods" {
+        // In a list they go without saying.
+        (object["kind"], object["apiVersion"]) = (json!("Pod"), json!("v1"));
+    }
     if ask.accept.contains("as=PartialObjectMetadata;") {
         return json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
             "metadata": object["metadata"] });
