@@ -112,7 +112,7 @@ impl Group {
         if *stop.borrow() == Stop::End {
             self.parts.target.close().await;
         }
-        self.parts.lease.release().await;
+        self.leave().await;
     }
 
     /// One tick. Returns how long to rest at the most.
@@ -146,6 +146,11 @@ impl Group {
             }
         };
         let _ = tokio::time::timeout(STOP_TIMEOUT, drained).await;
+    }
+
+    /// Gives the right to act back.
+    pub async fn leave(&mut self) {
+        self.parts.lease.release().await;
     }
 
     fn now(&self) -> Timestamp {

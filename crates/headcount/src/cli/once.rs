@@ -42,6 +42,7 @@ impl Args {
                 let mut told = shared.ticks.subscribe();
                 group.tick().await;
                 group.settle().await;
+                group.leave().await;
                 ticks.push(told.recv().await?);
             }
             shared.store.flush();

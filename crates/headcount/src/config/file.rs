@@ -267,7 +267,17 @@ impl Group {
             findings.problem(path, "lease", &not_built_in("kubernetes"));
         }
         let (lease, weight) = (self.lease, self.weight);
-        Some(GroupConfig { name, rules, queue, target, lease, look, weight, metrics_list, base_dir })
+        Some(GroupConfig {
+            name,
+            rules,
+            queue,
+            target,
+            lease,
+            look,
+            weight,
+            metrics_list,
+            base_dir,
+        })
     }
 }
 

@@ -6,6 +6,7 @@ mod failures;
 mod leases;
 mod manifests;
 mod roles;
+mod whole;
 
 use std::collections::HashMap;
 

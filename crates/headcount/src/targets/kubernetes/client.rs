@@ -12,9 +12,11 @@ use headcount_core::{Missing, Silence};
 use kube::client::AuthError;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::limits::{CERTIFICATE_BYTES, DETAIL_CHARS, KUBERNETES_CONNECT, KUBERNETES_TIMEOUT};
+use crate::limits::{
+    CERTIFICATE_BYTES, DETAIL_CHARS, KUBERNETES_CONNECT, KUBERNETES_TIMEOUT, SECRETS_READ_EVERY,
+};
 use crate::regular_file;
 use crate::targets::TargetError;
 use crate::targets::kubernetes::config::KubernetesConfig;
@@ -48,7 +50,13 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// The pods of its namespaces.
     pub(super) pods: Pods,
-    client: tokio::sync::Mutex<Option<Client>>,
+    login: tokio::sync::Mutex<Option<Login>>,
+}
+
+/// A client, or why there is none, and since when.
+struct Login {
+    at: Instant,
+    client: Result<Client, ApiError>,
 }
 
 /// Why the API did not do something.
@@ -176,6 +184,11 @@ impl Access {
             }
         };
         config.connect_timeout = Some(KUBERNETES_CONNECT);
+        // Nobody reaches this machine by a proxy, whatever HTTPS_PROXY says.
+        let host = config.cluster_url.host().unwrap_or_default();
+        if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
+            config.proxy_url = None;
+        }
         // A retry that nobody sees would make a slow server slower.
         config.default_retry = false;
         Ok(config)
@@ -211,14 +224,14 @@ impl Cluster {
             server,
             namespace,
             pods: Pods::default(),
-            client: tokio::sync::Mutex::default(),
+            login: tokio::sync::Mutex::default(),
         });
         open.push(Arc::downgrade(&cluster));
         Ok(cluster)
     }
 
-    /// Asks the API something, for at most `limit`. A token that is not accepted any more is read
-    /// again, once.
+    /// Asks the API something, for at most `limit`. If the token is not accepted any more, logs in
+    /// again, once in [`SECRETS_READ_EVERY`].
     ///
     /// # Errors
     /// Why there is no answer.
@@ -231,11 +244,10 @@ impl Cluster {
         Answer: Future<Output = kube::Result<T>>,
     {
         let answer = async {
-            let answer = request(self.client().await?).await.map_err(|e| self.error(&e));
+            let answer = request(self.client(false).await?).await.map_err(|e| self.error(&e));
             match answer {
-                Err(error) if error.status == Some(401) => {
-                    *self.client.lock().await = None;
-                    request(self.client().await?).await.map_err(|e| self.error(&e))
+                Err(error) if error.is(401) && self.may_log_in_again().await => {
+                    request(self.client(true).await?).await.map_err(|e| self.error(&e))
                 }
                 answer => answer,
             }
@@ -258,24 +270,33 @@ impl Cluster {
         self.ask(KUBERNETES_TIMEOUT, request).await
     }
 
-    async fn client(&self) -> Result<Client, ApiError> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
+    async fn may_log_in_again(&self) -> bool {
+        let login = self.login.lock().await;
+        login.as_ref().is_some_and(|login| login.at.elapsed() >= SECRETS_READ_EVERY)
+    }
+
+    /// The client; `anew` if the one that is there is of no use.
+    async fn client(&self, anew: bool) -> Result<Client, ApiError> {
+        let mut login = self.login.lock().await;
+        let is_new = |login: &&Login| login.at.elapsed() < SECRETS_READ_EVERY;
+        let good = |login: &&Login| is_new(login) || (login.client.is_ok() && !anew);
+        if let Some(login) = login.as_ref().filter(good) {
+            return login.client.clone();
         }
+        let client = self.log_in().await;
+        *login = Some(Login { at: Instant::now(), client: client.clone() });
+        client
+    }
+
+    async fn log_in(&self) -> Result<Client, ApiError> {
         let unusable = |e: anyhow::Error| self.silence(Silence::Denied, None, format!("{e:#}"));
         let config = self.access.config().await.map_err(unusable)?;
         // A login command of the kubeconfig is run, and waited for, in there.
         let made = tokio::task::spawn_blocking(move || Client::try_from(config)).await;
-        let made = match made {
-            Ok(Ok(made)) => made,
-            Ok(Err(error)) => return Err(self.error(&error)),
-            Err(_) => {
-                return Err(self.silence(Silence::Denied, None, "the login broke off".into()));
-            }
-        };
-        *client = Some(made.clone());
-        Ok(made)
+        match made {
+            Ok(made) => made.map_err(|error| self.error(&error)),
+            Err(_) => Err(self.silence(Silence::Denied, None, "the login broke off".into())),
+        }
     }
 
     fn silence(&self, why: Silence, status: Option<u16>, detail: String) -> ApiError {
@@ -300,6 +321,12 @@ impl Cluster {
                     _ => said,
                 };
                 self.silence(why, Some(status.code), detail)
+            }
+            // The proxy's address may hold a password.
+            kube::Error::ProxyProtocolDisabled { .. }
+            | kube::Error::ProxyProtocolUnsupported { .. } => {
+                let detail = "the proxy is of an unknown kind: use an http:// one".into();
+                self.silence(Silence::Unreachable, None, detail)
             }
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
                 let detail = "the answer is not what Kubernetes answers".into();

@@ -175,6 +175,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_left_out_is_named_by_its_feature() {
+        let problems = KubernetesConfig::default().problems();
+        let told = problems.iter().any(|(_, what)| what.contains("--features kubernetes"));
+        assert_eq!(told, cfg!(not(feature = "kubernetes")));
+    }
+
+    #[test]
     fn nonsense_is_named_by_its_key() {
         let config = KubernetesConfig {
             kind: "cron_job".into(),

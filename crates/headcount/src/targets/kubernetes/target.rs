@@ -270,6 +270,11 @@ impl Target for Kubernetes {
         )
     }
 
+    /// Its workers run on the cluster's nodes.
+    fn runs_here(&self) -> bool {
+        false
+    }
+
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
         self.look().await.map_err(ApiError::into_missing)
     }
