@@ -6,6 +6,7 @@ mod bull;
 mod cli;
 mod compose;
 mod config;
+mod contract;
 mod demo;
 mod fleet;
 mod history;
