@@ -49,7 +49,11 @@ impl BusyMap {
         for worker in &mut workers {
             let same: Vec<&Consumer> =
                 consumers.iter().filter(|c| names.match_any(&worker.id, c)).collect();
-            worker.busy = busy(&same);
+            // A target may know by itself: busy if anyone says so.
+            worker.busy = match (worker.busy, busy(&same)) {
+                (Some(true), _) => Some(true),
+                (own, heard) => heard.or(own),
+            };
             if let Some(age) = same.iter().filter_map(|c| c.oldest_job).max() {
                 self.oldest_jobs.insert(worker.id.clone(), age);
             }
@@ -249,6 +253,19 @@ mod tests {
         let busy: Vec<_> = joined.workers.iter().map(|w| w.busy).collect();
         assert_eq!(busy, [Some(false), Some(true), None]);
         assert_eq!(joined.busy, Some(2), "the unknown one counts as busy");
+    }
+
+    #[test]
+    fn what_the_target_knows_itself_counts_too() {
+        let ids = ["aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"];
+        let mut fleet = fleet(&ids);
+        for (worker, busy) in fleet.reading.workers.iter_mut().zip([true, false, false]) {
+            worker.busy = Some(busy);
+        }
+        let seen = [consumer(ids[0], Some(false)), consumer(ids[1], Some(true))];
+        let joined = BusyMap::default().join(fleet, Some(&seen), 0, START_UP, NOW);
+        let busy: Vec<_> = joined.workers.iter().map(|w| w.busy).collect();
+        assert_eq!(busy, [Some(true), Some(true), Some(false)]);
     }
 
     #[test]
