@@ -22,6 +22,8 @@ pub const STATE_BYTES: u64 = 16 << 20;
 pub const SECRET_BYTES: u64 = 64 << 10;
 /// Output of a command that is kept for messages, bytes.
 pub const OUTPUT_BYTES: usize = 8 << 10;
+/// An answer that lists the workers may be this large, bytes.
+pub const STATUS_BYTES: usize = 1 << 20;
 /// Samples and events are kept this long unless configured, days.
 pub const KEEP_DAYS: u32 = 30;
 /// Events kept in memory while the store cannot be written.

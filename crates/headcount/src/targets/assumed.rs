@@ -4,7 +4,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use headcount_core::rules::MOST_WORKERS;
-use headcount_core::{Missing, Silence};
+use headcount_core::{FleetReading, Missing, Silence};
+
+use crate::limits::DETAIL_CHARS;
+use crate::targets::FleetSeen;
 
 /// The number that was set last.
 #[derive(Debug)]
@@ -41,6 +44,15 @@ impl Assumed {
         Ok(number)
     }
 
+    /// The same as a look at a fleet.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(super) fn fleet(&mut self) -> Result<FleetSeen, Missing> {
+        let reading = FleetReading { ready: self.get()?, ..FleetReading::default() };
+        Ok(FleetSeen { reading, ..FleetSeen::default() })
+    }
+
     /// Remembers a number. If it cannot be written it is remembered for this run only.
     pub(super) fn set(&mut self, number: u32) {
         self.known = Some(number);
@@ -72,12 +84,18 @@ pub(super) fn number(text: &str) -> Result<u32, String> {
 
 /// The start of a text, for a message.
 pub(super) fn brief(text: &str) -> String {
-    const MOST: usize = 200;
-    let mut brief: String = text.chars().take(MOST).collect();
-    if text.chars().nth(MOST).is_some() {
+    let mut brief: String = text.chars().take(DETAIL_CHARS).collect();
+    if text.chars().nth(DETAIL_CHARS).is_some() {
         brief.push_str("...");
     }
     brief
+}
+
+/// The end of a text, for a message: what went wrong stands there.
+pub(super) fn ending(text: &str) -> String {
+    let surplus = text.chars().count().saturating_sub(DETAIL_CHARS);
+    let rest: String = text.chars().skip(surplus).collect();
+    if surplus > 0 { format!("...{rest}") } else { rest }
 }
 
 #[cfg(test)]
@@ -105,6 +123,8 @@ mod tests {
         for wrong in ["", "-1", "1.5", "seven", "10001", "99999999999"] {
             assert!(number(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(brief(&"x".repeat(300)).len(), 203);
+        assert_eq!(brief(&format!("a{}", "x".repeat(300))), format!("a{}...", "x".repeat(199)));
+        assert_eq!(ending(&format!("{}z", "x".repeat(300))), format!("...{}z", "x".repeat(199)));
+        assert_eq!((brief("abc"), ending("abc")), ("abc".to_owned(), "abc".to_owned()));
     }
 }

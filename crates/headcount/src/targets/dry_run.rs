@@ -1,8 +1,8 @@
 //! Looks but changes nothing: through another target, or at a fleet that is only pretended.
 
 use async_trait::async_trait;
+use headcount_core::Missing;
 use headcount_core::rules::MOST_WORKERS;
-use headcount_core::{FleetReading, Missing};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -117,9 +117,7 @@ impl Target for Pretended {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
-        let ready = self.workers.get()?;
-        let reading = FleetReading { ready, ..FleetReading::default() };
-        Ok(FleetSeen { reading, ..FleetSeen::default() })
+        self.workers.fleet()
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {

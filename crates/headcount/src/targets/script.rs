@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use headcount_core::rules::MOST_WORKERS;
-use headcount_core::{FleetReading, Missing, Silence, Span};
+use headcount_core::{Missing, Silence, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::process::Command;
@@ -17,11 +16,11 @@ use tokio::process::Command;
 use crate::clock;
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES};
+use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES, STATUS_BYTES};
 use crate::secret::Secret;
-use crate::targets::assumed::{Assumed, brief, number};
+use crate::targets::assumed::{Assumed, ending};
 use crate::targets::command::{Ended, Fault, run};
-use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, program};
+use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, answer, program};
 
 /// A program that is told the number of workers.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -29,8 +28,10 @@ use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, pro
 pub struct ScriptConfig {
     /// The program, or the program and its first arguments. It gets four more: group, desired
     /// number of workers, reason and kind of event; and the environment variables
-    /// `HEADCOUNT_GROUP`, `_DESIRED`, `_REASON`, `_EVENT`, `_CURRENT` and `_VICTIMS` (ids with
-    /// spaces between).
+    /// `HEADCOUNT_GROUP`, `_DESIRED`, `_REASON`, `_EVENT`, `_CURRENT`, `_VICTIMS` (ids with spaces
+    /// between) and `_TOKEN` (a number that grows with every new Headcount that acts for the
+    /// group). What it prints goes into the event; if the last line is a JSON object with
+    /// `started`, `removed` (lists of ids) or `note`, it tells what was done.
     pub command: Words,
     /// What runs `command`, for a script without a `#!` line: `bash`.
     pub interpreter: Option<Words>,
@@ -187,30 +188,36 @@ struct Script {
 }
 
 impl Script {
-    async fn run(&self, mut command: Command, limit: Duration) -> Result<Ended, Fault> {
+    /// Runs one of the programs; keeps the last `keep` bytes of each output.
+    async fn run(
+        &self,
+        mut command: Command,
+        limit: Duration,
+        keep: usize,
+    ) -> Result<Ended, Fault> {
         command
             .envs(self.config.env.iter().map(|(name, value)| (name, value.expose())))
             .env("HEADCOUNT_GROUP", &self.group)
             .current_dir(&self.directory);
-        run(command, limit, OUTPUT_BYTES).await
+        run(command, limit, keep).await
     }
 
     /// Asks `status_command`.
-    async fn ask(&self, call: &Call) -> Result<FleetReading, Missing> {
+    async fn ask(&self, call: &Call) -> Result<FleetSeen, Missing> {
         let missing = |why, detail: String| {
             Err(Missing { why, detail: format!("status_command {}: {detail}", call.name()) })
         };
         let limit = self.timeout.min(LOOK_TIMEOUT);
-        match self.run(call.command(), limit).await {
+        match self.run(call.command(), limit, STATUS_BYTES).await {
             Err(Fault::Start(e)) => missing(Silence::NotFound, why_no_start(call, &e)),
             Err(fault @ Fault::Timeout(_)) => missing(Silence::Timeout, fault.to_string()),
             Ok(ended) if !ended.status.success() => {
-                missing(Silence::Refused, format!("{}: {}", ended.status, brief(&ended.said())))
+                missing(Silence::Refused, format!("{}: {}", ended.status, ending(&ended.said())))
             }
-            Ok(ended) => match understand(&ended.output) {
-                Ok(fleet) => Ok(fleet),
-                Err((why, detail)) => missing(why, detail),
-            },
+            Ok(ended) if ended.output.len() >= STATUS_BYTES => {
+                missing(Silence::Malformed, format!("says more than {STATUS_BYTES} bytes"))
+            }
+            Ok(ended) => answer::fleet(&ended.output).or_else(|(why, detail)| missing(why, detail)),
         }
     }
 }
@@ -226,11 +233,10 @@ impl Target for Script {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
-        let reading = match &self.status {
-            Some(call) => self.ask(call).await?,
-            None => FleetReading { ready: self.assumed.get()?, ..FleetReading::default() },
-        };
-        Ok(FleetSeen { reading, ..FleetSeen::default() })
+        match &self.status {
+            Some(call) => self.ask(call).await,
+            None => self.assumed.fleet(),
+        }
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
@@ -245,24 +251,26 @@ impl Target for Script {
             .env("HEADCOUNT_REASON", &reason)
             .env("HEADCOUNT_EVENT", order.kind.name())
             .env("HEADCOUNT_CURRENT", order.from.to_string())
-            .env("HEADCOUNT_VICTIMS", order.victims.join(" "));
-        let ended = self.run(command, self.timeout).await.map_err(|fault| match fault {
-            Fault::Timeout(limit) => {
-                TargetError::Timeout { what: what(), seconds: limit.as_secs() }
-            }
-            Fault::Start(e) => {
-                TargetError::Failed { what: what(), detail: why_no_start(&self.command, &e) }
-            }
-        })?;
-        let said = ended.said();
+            .env("HEADCOUNT_VICTIMS", order.victims.join(" "))
+            .env("HEADCOUNT_TOKEN", order.token.to_string());
+        let ended =
+            self.run(command, self.timeout, OUTPUT_BYTES).await.map_err(|fault| match fault {
+                Fault::Timeout(limit) => {
+                    TargetError::Timeout { what: what(), seconds: limit.as_secs() }
+                }
+                Fault::Start(e) => {
+                    TargetError::Failed { what: what(), detail: why_no_start(&self.command, &e) }
+                }
+            })?;
         if !ended.status.success() {
-            let detail = format!("{}: {}", ended.status, brief(&said));
+            let detail = format!("{}: {}", ended.status, ending(&ended.said()));
             return Err(TargetError::Failed { what: what(), detail });
         }
         if self.status.is_none() {
             self.assumed.set(order.to);
         }
-        Ok(Scaled { started: Vec::new(), removed: Vec::new(), note: brief(&said) })
+        // The report is the end of the output, and what a program complains of comes before it.
+        Ok(answer::done(&format!("{}\n{}", ended.errors, ended.output)))
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -311,41 +319,6 @@ fn workers(seen: &FleetSeen) -> String {
     }
 }
 
-/// The answer of `status_command`: a number or an object.
-fn understand(output: &str) -> Result<FleetReading, (Silence, String)> {
-    let text = output.trim();
-    let malformed = |detail: String| (Silence::Malformed, detail);
-    if !text.starts_with('{') {
-        let ready = number(text).map_err(malformed)?;
-        return Ok(FleetReading { ready, ..FleetReading::default() });
-    }
-    let value: serde_json::Value = serde_json::from_str(text)
-        .map_err(|e| malformed(format!("prints `{}`, which is no JSON: {e}", brief(text))))?;
-    let listed = value.get("workers").is_some_and(|w| !w.is_null());
-    let counted = value.get("ready").is_some_and(|r| !r.is_null());
-    if !listed && !counted {
-        // An object that says nothing must not count as zero workers.
-        return Err(malformed(format!("prints `{}` without `ready` or `workers`", brief(text))));
-    }
-    let told: FleetReading = serde_json::from_value(value)
-        .map_err(|e| malformed(format!("prints `{}`: {e}", brief(text))))?;
-    let reading = if listed { FleetReading::of(told.workers.clone()) } else { told.clone() };
-    if counted && (told.ready, told.starting) != (reading.ready, reading.starting) {
-        let detail = format!(
-            "counts {} ready and {} starting, but lists {} and {}",
-            told.ready, told.starting, reading.ready, reading.starting
-        );
-        return Err((Silence::Contradictory, detail));
-    }
-    if reading.capacity() > MOST_WORKERS {
-        return Err(malformed(format!(
-            "{} is above the limit of {MOST_WORKERS} workers",
-            reading.capacity()
-        )));
-    }
-    Ok(reading)
-}
-
 /// Says more than the operating system does.
 fn why_no_start(call: &Call, error: &std::io::Error) -> String {
     if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) {
@@ -357,39 +330,6 @@ fn why_no_start(call: &Call, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn understands_numbers_and_objects() {
-        assert_eq!(understand("3\n").unwrap().ready, 3);
-        let counts = understand(r#"{"ready": 2, "starting": 1, "busy": 1}"#).unwrap();
-        assert_eq!((counts.ready, counts.starting, counts.busy), (2, 1, Some(1)));
-        let list = r#"{"workers": [{"id": "a", "state": "ready", "busy": false},
-            {"id": "b", "state": "draining"}]}"#;
-        let list = understand(list).unwrap();
-        assert_eq!((list.ready, list.draining, list.busy), (1, 1, Some(0)));
-        assert_eq!(understand(r#"{"workers": []}"#).unwrap().capacity(), 0);
-    }
-
-    #[test]
-    fn garbage_is_never_a_number() {
-        let table = [
-            ("", Silence::Malformed),
-            ("three", Silence::Malformed),
-            ("-1", Silence::Malformed),
-            ("3 workers", Silence::Malformed),
-            ("10001", Silence::Malformed),
-            ("{}", Silence::Malformed),
-            ("{\"ready\": null}", Silence::Malformed),
-            ("{\"ready\": -1}", Silence::Malformed),
-            ("{\"ready\": 4294967295, \"starting\": 1}", Silence::Malformed),
-            ("{\"ready\": 1", Silence::Malformed),
-            ("{\"ready\": 2, \"workers\": []}", Silence::Contradictory),
-            ("[3]", Silence::Malformed),
-        ];
-        for (output, why) in table {
-            assert_eq!(understand(output).unwrap_err().0, why, "{output}");
-        }
-    }
 
     #[test]
     fn problems_name_their_key() {

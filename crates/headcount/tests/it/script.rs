@@ -86,7 +86,7 @@ async fn runs_the_script_of_windmills_documentation_unchanged() {
 async fn tells_everything_in_the_environment_too() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo "$HEADCOUNT_GROUP|$HEADCOUNT_DESIRED|$HEADCOUNT_REASON|$HEADCOUNT_EVENT|"\
-"$HEADCOUNT_CURRENT|$HEADCOUNT_VICTIMS|$TOKEN""#;
+"$HEADCOUNT_CURRENT|$HEADCOUNT_VICTIMS|$HEADCOUNT_TOKEN|$TOKEN""#;
     let config = ScriptConfig {
         exact_victims: true,
         env: [("TOKEN".to_owned(), "s3cret".into())].into(),
@@ -97,7 +97,7 @@ async fn tells_everything_in_the_environment_too() {
     assert_eq!(target.promise(), Promise::ExactVictims);
     let order = Order { kind: Kind::EmergencyScaleIn, ..order(3, 1, &["w1", "w2"]) };
     let note = target.scale(&order).await.unwrap().note;
-    assert_eq!(note, "default|1|a test says so|emergency_scale_in|3|w1 w2|s3cret");
+    assert_eq!(note, "default|1|a test says so|emergency_scale_in|3|w1 w2|1|s3cret");
 }
 
 #[tokio::test]
@@ -112,6 +112,39 @@ async fn a_failure_is_an_error_with_what_the_script_said() {
     let mut absent = open(&assuming(one("./no-such.sh"), 1), folder.path());
     let error = absent.scale(&order(1, 2, &[])).await.unwrap_err().to_string();
     assert!(error.contains("no-such.sh cannot be used"), "{error}");
+}
+
+#[tokio::test]
+async fn the_last_line_may_report_what_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo asking >&2; echo done; echo '{"removed": ["w2"], "note": "by hand"}'"#;
+    let mut target = open(&assuming(shell(script), 2), folder.path());
+    let scaled = target.scale(&order(2, 1, &["w2"])).await.unwrap();
+    assert_eq!(scaled.removed, ["w2"]);
+    assert_eq!(scaled.note, "asking; done; by hand; removed w2");
+}
+
+#[tokio::test]
+async fn of_a_long_output_the_end_tells_why_it_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "seq 1000; echo quota exceeded; exit 1";
+    let error = open(&assuming(shell(script), 1), folder.path()).scale(&order(1, 2, &[])).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains(": ...") && error.ends_with("; 1000; quota exceeded"), "{error}");
+}
+
+#[tokio::test]
+async fn a_long_list_of_workers_is_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"printf '{"workers": ['; i=0
+        while [ $i -lt 500 ]; do
+          printf '{"id": "worker-with-a-long-name-%s", "state": "ready"},\n' $i; i=$((i + 1))
+        done; echo '{"id": "last", "state": "draining"}]}'"#;
+    let seen = open(&asking(script), folder.path()).status().await.unwrap();
+    assert_eq!((seen.reading.ready, seen.reading.draining), (500, 1));
+    let missing = open(&asking("head -c 2000000 /dev/zero"), folder.path()).status().await;
+    let missing = missing.unwrap_err();
+    assert!(missing.detail.ends_with("says more than 1048576 bytes"), "{missing}");
 }
 
 #[tokio::test]

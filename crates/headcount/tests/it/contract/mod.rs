@@ -8,6 +8,7 @@ mod compose;
 mod door;
 mod group;
 mod process;
+mod script;
 
 use async_trait::async_trait;
 use headcount::targets::Target;
