@@ -24,6 +24,16 @@ pub const SECRET_BYTES: u64 = 64 << 10;
 pub const OUTPUT_BYTES: usize = 8 << 10;
 /// An answer that lists the workers may be this large, bytes.
 pub const STATUS_BYTES: usize = 1 << 20;
+/// An order is sent to a webhook at most so often.
+pub const WEBHOOK_ATTEMPTS: u32 = 4;
+/// After the first time this long passes, then twice as long each time.
+pub const WEBHOOK_BACK_OFF: Duration = Duration::from_millis(500);
+/// A server that asks to wait longer than this fails.
+pub const WEBHOOK_WAIT: Duration = Duration::from_secs(10);
+/// A connection to a webhook takes no longer than this.
+pub const WEBHOOK_CONNECT: Duration = Duration::from_secs(4);
+/// So many redirects within one server are followed.
+pub const WEBHOOK_REDIRECTS: usize = 3;
 /// Samples and events are kept this long unless configured, days.
 pub const KEEP_DAYS: u32 = 30;
 /// Events kept in memory while the store cannot be written.

@@ -12,6 +12,7 @@ pub mod kubernetes;
 pub mod process;
 mod program;
 pub mod script;
+pub mod webhook;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ registry! {
         Process(process::ProcessConfig),
         /// A program of yours that is told the number.
         Script(script::ScriptConfig),
+        /// A server of yours that is told the number.
+        Webhook(webhook::WebhookConfig),
     }
 }
 

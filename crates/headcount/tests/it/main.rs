@@ -20,3 +20,4 @@ mod script;
 mod simulate;
 mod support;
 mod tune;
+mod webhook;

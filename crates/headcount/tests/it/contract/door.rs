@@ -27,7 +27,6 @@ pub struct Door {
 #[derive(Clone, Debug)]
 pub enum Place {
     Unix(PathBuf),
-    #[expect(dead_code, reason = "for back ends that listen on a port")]
     Tcp(SocketAddr),
 }
 

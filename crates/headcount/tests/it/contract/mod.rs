@@ -9,6 +9,7 @@ mod door;
 mod group;
 mod process;
 mod script;
+mod webhook;
 
 use async_trait::async_trait;
 use headcount::targets::Target;

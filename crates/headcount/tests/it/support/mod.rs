@@ -6,6 +6,7 @@ pub mod daemon;
 pub mod docker;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
+pub mod hook;
 pub mod redis;
 pub mod run;
 pub mod wait;
