@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use headcount::budget::Budget;
 use headcount::finding::Finding;
 use headcount::group::{Group, Parts};
 use headcount::lease::{Held, Lease};
@@ -120,6 +121,7 @@ impl Bench {
             store: Arc::clone(&self.store),
             lease: Box::new(Tokens(Arc::clone(&self.tokens))),
             metrics_list: None,
+            budget: Arc::new(Budget::default()).member("g", None),
             ticks: broadcast::Sender::new(16),
             clock: Arc::new(headcount::clock::now),
         })
