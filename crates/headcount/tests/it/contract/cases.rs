@@ -88,12 +88,16 @@ pub async fn scale_in_removes_whom_it_says(rig: &mut dyn Rig) {
     let all = serving(&seen);
     let chosen: Vec<String> = all.iter().skip(1).take(2).cloned().collect();
     let others: Vec<String> = all.iter().filter(|id| !chosen.contains(id)).cloned().collect();
+    let mut busy = Vec::new();
     if target.promise() == Promise::DrainedVictims {
         // It may only guess from what is busy.
         assert!(rig.busy(&others).await, "a target that protects busy workers can have some");
         look(&mut target).await;
+        busy = others;
     }
-    let scaled = target.scale(&order(4, 2, &refs(&chosen))).await.expect("it is well");
+    let mut order = order(4, 2, &refs(&chosen));
+    order.busy = busy.into_iter().map(|id| (id, None)).collect();
+    let scaled = target.scale(&order).await.expect("it is well");
     settled(rig, &mut target, 2).await;
     let after = rig.really().await;
     let gone: Vec<String> = before.into_iter().filter(|id| !after.contains(id)).collect();

@@ -4,9 +4,9 @@ pub mod browser;
 pub mod certificates;
 pub mod daemon;
 pub mod docker;
+pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
-pub mod hook;
 pub mod redis;
 pub mod run;
 pub mod wait;
