@@ -67,6 +67,10 @@ pub const LEFTOVERS_GRACE: Duration = Duration::from_secs(5);
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A request to the Docker Engine outside a look may take this long.
 pub const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
+/// An answer of the Docker Engine may be this large, bytes.
+pub const ENGINE_BODY_BYTES: usize = 64 << 20;
+/// So many names are tried for a new container.
+pub const NAMES_TRIED: u32 = 1_000;
 /// One look asks the Docker Engine for the details of at most this many containers.
 pub const INSPECTS_PER_LOOK: usize = 32;
 /// A container that was told to go is looked at this often, besides waiting for its end.

@@ -5,6 +5,8 @@ mod answer;
 mod assumed;
 pub mod command;
 pub mod compose;
+mod containers;
+pub mod docker;
 pub mod docker_engine;
 pub mod drains;
 pub mod dry_run;
@@ -29,6 +31,8 @@ registry! {
     TargetConfig => Target {
         /// A service of a Docker Compose project.
         Compose(compose::ComposeConfig),
+        /// Containers of a Docker Engine, without Compose.
+        Docker(docker::DockerConfig),
         /// Looks, but changes nothing.
         DryRun(dry_run::DryRunConfig),
         /// The pods of a Deployment, a StatefulSet or of a resource with a scale.

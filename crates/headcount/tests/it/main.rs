@@ -8,6 +8,7 @@ mod compose;
 mod config;
 mod contract;
 mod demo;
+mod docker;
 mod fleet;
 mod history;
 #[cfg(feature = "kubernetes")]

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use headcount_core::{Silence, Span};
+use headcount_core::Span;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::finding::{Fact, Finding};
+use crate::finding::{Fact, Finding, Level};
 use crate::targets::compose::{Compose, n8n};
-use crate::targets::docker_engine::{Container, EngineError};
+use crate::targets::docker_engine::Container;
 
 pub(super) const ABOUT: &str = "target";
 
@@ -90,9 +90,9 @@ impl Service {
 impl Compose {
     pub(super) async fn findings(&mut self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let engine = self.engine.version().await;
-        let reachable = engine.is_ok();
-        findings.push(self.engine_finding(engine));
+        let engine = self.containers.engine.finding(ABOUT).await;
+        let reachable = engine.level == Level::Good;
+        findings.push(engine);
         match self.cli.version().await {
             Ok((words, version)) => {
                 findings.push(Finding::good(ABOUT, format!("{words} {version}")));
@@ -119,20 +119,6 @@ impl Compose {
         let running = if reachable { self.running_variables().await } else { HashMap::new() };
         findings.extend(n8n::findings(&self.config.service, &service, &running, grace));
         findings
-    }
-
-    fn engine_finding(&self, version: Result<String, EngineError>) -> Finding {
-        let host = self.engine.host();
-        match version {
-            Ok(version) => Finding::good(ABOUT, format!("Docker Engine {version} at {host}")),
-            Err(error) => {
-                let fix = match error.why {
-                    Silence::Denied => "add the user to the group `docker`, or run as root",
-                    _ => "start Docker, mount its socket into the container, or set `docker_host`",
-                };
-                Finding::problem(ABOUT, format!("docker at {host}: {error}"), fix)
-            }
-        }
     }
 
     /// The service as Compose resolves it, or what is wrong with it.
@@ -206,9 +192,9 @@ impl Compose {
             None => vec![format!("{project}-{name}"), format!("{project}_{name}")],
         };
         for image in &candidates {
-            match self.engine.has_image(image).await {
-                Ok(true) => return Finding::good(ABOUT, format!("image {image} is here")),
-                Ok(false) => {}
+            match self.containers.engine.image(image).await {
+                Ok(Some(_)) => return Finding::good(ABOUT, format!("image {image} is here")),
+                Ok(None) => {}
                 Err(error) => {
                     let what = format!("image {image}: {error}");
                     return Finding::problem(ABOUT, what, "look at Docker's own log");
@@ -223,7 +209,7 @@ impl Compose {
     }
 
     async fn container_findings(&mut self, service: &Service) -> Vec<Finding> {
-        let listed = match self.list().await {
+        let listed = match self.containers.list().await {
             Ok(listed) => listed,
             Err(error) => {
                 let what = format!("the containers cannot be listed: {error}");
@@ -241,7 +227,7 @@ impl Compose {
         let Some(first) = alive.first() else {
             if self.config.project_directory.is_none()
                 && service.mounts_from(&self.project_directory())
-                && self.engine.sees_other_files().await
+                && self.containers.engine.sees_other_files().await
             {
                 let what = format!(
                     "Headcount runs in a container: relative volumes of {name} would be looked \
@@ -254,7 +240,7 @@ impl Compose {
             return findings;
         };
         findings.extend(self.folder_finding(first));
-        if let Ok(details) = self.engine.inspect(&first.id).await {
+        if let Ok(details) = self.containers.engine.inspect(&first.id).await {
             let stop = details.stop_timeout.and_then(|t| Span::try_from(t).ok());
             let (stop, grace) = (stop.unwrap_or(STANDARD_STOP), self.config.grace);
             if stop < grace {
@@ -270,9 +256,9 @@ impl Compose {
 
     /// The variables that matter of a container that runs.
     async fn running_variables(&self) -> HashMap<String, String> {
-        let listed = self.list().await.unwrap_or_default();
+        let listed = self.containers.list().await.unwrap_or_default();
         let Some(first) = listed.iter().find(|c| c.life.is_alive()) else { return HashMap::new() };
-        self.engine.variables(&first.id, &n8n::VARIABLES).await.unwrap_or_default()
+        self.containers.engine.variables(&first.id, &n8n::VARIABLES).await.unwrap_or_default()
     }
 
     /// Where relative paths inside the Compose files start.

@@ -4,32 +4,21 @@
 
 mod check;
 mod cli;
-mod fleet;
 mod n8n;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use headcount_core::{Missing, Silence, Span};
+use headcount_core::{Missing, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::{sleep, timeout};
 
-use crate::clock::{duration, now};
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::limits::{INSPECTS_PER_LOOK, LOOK_TIMEOUT};
 use crate::targets::compose::cli::Cli;
-use crate::targets::compose::fleet::{Plan, Role};
-use crate::targets::docker_engine::{Container, Details, Engine, EngineError, Life};
-use crate::targets::drains::Drains;
+use crate::targets::containers::{Containers, Times, failed};
+use crate::targets::docker_engine::Engine;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
-
-/// So many lines of a container that died are shown.
-const LAST_LINES: usize = 3;
 
 /// Containers of a Docker Compose service.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -68,15 +57,10 @@ pub struct ComposeConfig {
 /// The target.
 struct Compose {
     config: ComposeConfig,
-    engine: Engine,
+    containers: Containers,
     cli: Cli,
-    drains: Drains,
     /// Where relative paths of the configuration start.
     base_dir: PathBuf,
-    /// What inspections told, by container id.
-    details: HashMap<String, Details>,
-    /// Whether there was a complete look already, so that the next one can tell what is new.
-    has_looked: bool,
     /// The scale-out carried out since the last look, by its [`Order::from`] and [`Order::to`].
     done: Option<(u32, u32)>,
 }
@@ -144,14 +128,19 @@ impl ComposeConfig {
             true => Path::new("."),
             false => &place.base_dir,
         })?;
+        let Self { project, service, .. } = self;
+        let labels = vec![
+            format!("com.docker.compose.project={project}"),
+            format!("com.docker.compose.service={service}"),
+            "com.docker.compose.oneoff=False".to_owned(),
+        ];
+        let cli = Cli::new(self, &base_dir, engine.host());
+        let times = Times { grace: self.grace, ready_after: self.ready_after };
         Ok(Box::new(Compose {
-            cli: Cli::new(self, &base_dir, engine.host()),
-            drains: Drains::new(engine.clone(), &place.state_dir, duration(self.grace)),
+            containers: Containers::new(engine, service.clone(), labels, times, place),
+            cli,
             config: self.clone(),
-            engine,
             base_dir,
-            details: HashMap::new(),
-            has_looked: false,
             done: None,
         }))
     }
@@ -163,108 +152,10 @@ fn is_project_name(name: &str) -> bool {
 }
 
 impl Compose {
-    /// All containers of the service.
-    async fn list(&self) -> Result<Vec<Container>, EngineError> {
-        let ComposeConfig { project, service, .. } = &self.config;
-        let labels = vec![
-            format!("com.docker.compose.project={project}"),
-            format!("com.docker.compose.service={service}"),
-            "com.docker.compose.oneoff=False".to_owned(),
-        ];
-        self.engine.list(labels).await
-    }
-
-    /// The containers, and what each of them is to this target.
-    async fn look(&mut self) -> Result<Vec<(Container, Role)>, EngineError> {
-        self.drains.look();
-        let listed = self.list().await?;
-        let role = |c: Container| {
-            let role = fleet::role(&c, self.drains.has(&c.id), now());
-            (c, role)
-        };
-        Ok(listed.into_iter().map(role).collect())
-    }
-
-    /// Learns the details of containers that are new or have changed; returns how many died young.
-    async fn inspect(&mut self, listed: &mut [(Container, Role)]) -> Result<u32, EngineError> {
-        let is_new = |c: &Container| !self.details.contains_key(&c.id);
-        let has_changed = |c: &Container| {
-            let old = self.details.get(&c.id);
-            old.is_some_and(|old| c.is_fresh || old.alive != c.life.is_alive())
-        };
-        let new = listed.iter().filter(|(c, _)| is_new(c));
-        let changed = listed.iter().filter(|(c, _)| has_changed(c));
-        let due: Vec<String> =
-            new.chain(changed).map(|(c, _)| c.id.clone()).take(INSPECTS_PER_LOOK).collect();
-        let inspect = |id: String| {
-            let engine = self.engine.clone();
-            async move {
-                let answer = engine.inspect(&id).await;
-                (id, answer)
-            }
-        };
-        let asked = futures_util::stream::iter(due).map(inspect).buffer_unordered(8);
-        let asked: Vec<_> = asked.collect().await;
-        let mut died = 0;
-        for (id, answer) in asked {
-            let new = match answer {
-                Ok(new) => new,
-                Err(error) if error.is_absent() => continue,
-                Err(error) => return Err(error),
-            };
-            let old = self.details.get(&id);
-            if self.has_looked && !self.drains.has(&id) && fleet::died_young(old, &new) {
-                died += 1;
-                // Once for each container: one that crashes again and again is no news.
-                if old.is_none_or(|old| old.ends == 0) {
-                    self.tell_of_death(&id, listed, &new);
-                }
-            }
-            // It ended between the list and the inspection.
-            let ended = listed.iter_mut().find(|(c, _)| c.id == id && c.life.is_alive());
-            if let Some((container, role)) = ended.filter(|_| !new.alive) {
-                container.life = Life::Exited(new.exit_code);
-                *role = fleet::role(container, self.drains.has(&id), now());
-            }
-            self.details.insert(id, new);
-        }
-        self.details.retain(|id, _| listed.iter().any(|(c, _)| c.id == *id));
-        self.has_looked |= listed.iter().all(|(c, _)| self.details.contains_key(&c.id));
-        Ok(died)
-    }
-
-    /// Says how a worker died, with its last words, in the background: a look does not wait.
-    fn tell_of_death(&self, id: &str, listed: &[(Container, Role)], details: &Details) {
-        let name = listed.iter().find(|(c, _)| c.id == id).map(|(c, _)| c.name.clone());
-        let (engine, id, details) = (self.engine.clone(), id.to_owned(), details.clone());
-        tokio::spawn(async move {
-            let output = engine.last_lines(&id, LAST_LINES).await;
-            let output = output.unwrap_or_else(|error| format!("(not to be had: {error})"));
-            tracing::warn!(
-                worker = name.unwrap_or(id),
-                exit_code = details.exit_code,
-                lived_s = details.lived.map(|lived| lived.as_secs()),
-                output,
-                "worker ended by itself"
-            );
-        });
-    }
-
-    async fn seen(&mut self) -> Result<FleetSeen, EngineError> {
-        let mut listed = self.look().await?;
-        let died = self.inspect(&mut listed).await?;
-        let shown = fleet::Shown {
-            ready_after: self.config.ready_after,
-            is_local: self.engine.is_local(),
-            now: now(),
-        };
-        Ok(fleet::seen(&listed, &self.details, died, &shown))
-    }
-
     /// Adds workers by `docker compose up --scale`.
     async fn scale_out(&mut self, from: u32, to: u32) -> Result<Scaled, TargetError> {
         let _turn = self.cli.turn().await?;
-        let first = self.plan(to).await?;
+        let first = self.containers.plan(to).await?;
         if first.capacity >= to {
             if self.done != Some((from, to)) && first.capacity != from {
                 let there = first.capacity;
@@ -272,100 +163,21 @@ impl Compose {
             }
             return Ok(Scaled { note: format!("already {}", first.capacity), ..Scaled::default() });
         }
-        self.clear_the_way(&first).await?;
-        let plan = self.plan(to).await?;
+        self.containers.clear_the_way(&first).await?;
+        let plan = self.containers.plan(to).await?;
         if plan.scale == plan.existing {
-            let stuck = plan.stuck.iter().chain(plan.crashing.iter().map(|(_, name)| name));
-            let stuck = stuck.map(String::as_str).collect::<Vec<_>>().join(", ");
-            let detail = format!("{stuck} take no jobs and hold the places");
+            let detail = format!("{} take no jobs and hold the places", plan.holders());
             let what = format!("scaling {} to {to}", self.config.service);
             return Err(TargetError::Failed { what, detail });
         }
         self.cli.up(plan.scale).await?;
-        let after = self.list().await.map_err(failed("look after docker compose up"))?;
+        let after = self.containers.list().await.map_err(failed("look after docker compose up"))?;
         self.done = Some((from, to));
         let new = after.into_iter().filter(|c| !plan.ids.contains(&c.id));
         let (started, names): (Vec<_>, Vec<_>) = new.map(|c| (c.id, c.name)).unzip();
         let note = first.note(&names, plan.scale - plan.existing);
         Ok(Scaled { started, removed: Vec::new(), note })
     }
-
-    /// What `up --scale` has to be told so that `to` workers serve.
-    async fn plan(&mut self, to: u32) -> Result<Plan, TargetError> {
-        let listed = self.look().await.map_err(failed("look at the containers"))?;
-        Ok(Plan::new(&listed, to))
-    }
-
-    /// Removes what does not run: Compose would count it, and start it again. What crashes again
-    /// and again is told to go, to be replaced.
-    async fn clear_the_way(&mut self, plan: &Plan) -> Result<(), TargetError> {
-        for (id, name) in &plan.remains {
-            match self.engine.remove(id).await {
-                Err(error) if !error.is_absent() => {
-                    return Err(error.into_target_error(&format!("removal of exited {name}")));
-                }
-                _ => {}
-            }
-        }
-        for (id, name) in &plan.crashing {
-            self.drains
-                .tell(id, name)
-                .await
-                .map_err(failed(&format!("stop of crashing {name}")))?;
-        }
-        let crashing = || plan.crashing.iter().any(|(id, _)| self.drains.has(id));
-        let gone = async {
-            while crashing() {
-                sleep(Duration::from_millis(50)).await;
-            }
-        };
-        // If one came up and finishes a job first, it is counted as leaving.
-        let _ = timeout(LOOK_TIMEOUT, gone).await;
-        Ok(())
-    }
-
-    /// Tells chosen workers to go.
-    async fn scale_in(&mut self, order: &Order) -> Result<Scaled, TargetError> {
-        let what = format!("scaling {} to {}", self.config.service, order.to);
-        let refuse = |detail: String| TargetError::Failed { what: what.clone(), detail };
-        if order.victims.is_empty() {
-            return Err(refuse(
-                "no worker is named that may go, and none is picked blindly".into(),
-            ));
-        }
-        let listed = self.look().await.map_err(failed("look at the containers"))?;
-        let serving: Vec<&Container> =
-            listed.iter().filter(|(_, role)| *role == Role::Serves).map(|(c, _)| c).collect();
-        let serving_now = u32::try_from(serving.len()).unwrap_or(u32::MAX);
-        let excess = serving_now.min(order.from).saturating_sub(order.to);
-        let mut scaled = Scaled::default();
-        let mut names = Vec::new();
-        let chosen = order.victims.iter().filter_map(|id| serving.iter().find(|c| c.id == *id));
-        for victim in chosen.take(excess as usize) {
-            let told = self.drains.tell(&victim.id, &victim.name).await;
-            told.map_err(failed(&format!("stop of {}", victim.name)))?;
-            scaled.removed.push(victim.id.clone());
-            names.push(victim.name.as_str());
-        }
-        if names.is_empty() && excess > 0 {
-            return Err(refuse("none of the workers that may go is there any more".into()));
-        }
-        let serves = |id: &&String| serving.iter().any(|c| c.id == **id);
-        let stay = order.victims.iter().filter(serves).count();
-        let gone = order.victims.len() - stay;
-        if names.is_empty() && gone < order.from.saturating_sub(order.to) as usize {
-            return Err(TargetError::Contradiction { there: serving_now, decided_for: order.from });
-        }
-        scaled.note = match names.is_empty() {
-            true => "as many of those chosen are gone or going already".into(),
-            false => fleet::farewell(&names, self.config.grace),
-        };
-        Ok(scaled)
-    }
-}
-
-fn failed(what: &str) -> impl FnOnce(EngineError) -> TargetError {
-    move |error| error.into_target_error(what)
 }
 
 #[async_trait]
@@ -376,7 +188,7 @@ impl Target for Compose {
 
     fn scales(&self) -> String {
         let ComposeConfig { project, service, .. } = &self.config;
-        format!("compose:{}:{project}/{service}", self.engine.place())
+        format!("compose:{}:{project}/{service}", self.containers.engine.place())
     }
 
     fn runs_here(&self) -> bool {
@@ -384,23 +196,17 @@ impl Target for Compose {
     }
 
     fn only_look(&mut self) {
-        self.drains.only_look();
+        self.containers.only_look();
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
         self.done = None;
-        match timeout(LOOK_TIMEOUT, self.seen()).await {
-            Ok(seen) => seen.map_err(EngineError::into_missing),
-            Err(_) => {
-                let detail = format!("docker did not answer in {} s", LOOK_TIMEOUT.as_secs());
-                Err(Missing { why: Silence::Timeout, detail })
-            }
-        }
+        self.containers.status().await
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         match order.to.cmp(&order.from) {
-            std::cmp::Ordering::Less => self.scale_in(order).await,
+            std::cmp::Ordering::Less => self.containers.scale_in(order).await,
             _ => self.scale_out(order.from, order.to).await,
         }
     }

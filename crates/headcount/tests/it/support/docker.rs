@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use headcount::config::Place;
 use headcount::targets::Target;
 use headcount::targets::compose::ComposeConfig;
+use headcount::targets::docker::DockerConfig;
 use headcount_core::Span;
 
 /// A worker that runs until it is told to go, and then goes at once.
@@ -73,12 +74,9 @@ impl Project {
 
     /// A project without a Compose file.
     pub fn empty() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("hc-{}-{count}", std::process::id());
         Self {
             docker: Docker::get(),
-            name,
+            name: unique(),
             folder: tempfile::tempdir().expect("no temporary folder"),
         }
     }
@@ -134,6 +132,75 @@ impl Project {
         let ids = self.docker.ask(&["ps", "-aq", "--no-trunc", "--filter", &label]);
         ids.lines().map(str::to_owned).collect()
     }
+}
+
+/// A group of containers without Compose. They end with it.
+pub struct Containers {
+    /// The daemon.
+    pub docker: Docker,
+    /// The group's name.
+    pub group: String,
+    /// Where its targets keep what they remember.
+    pub folder: tempfile::TempDir,
+}
+
+impl Containers {
+    /// A group that has no containers yet.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("no temporary folder");
+        Self { docker: Docker::get(), group: unique(), folder }
+    }
+
+    /// The configuration of a target whose workers run the shell `script`.
+    pub fn config(&self, script: &str) -> DockerConfig {
+        DockerConfig {
+            host: Some(self.docker.host.clone()),
+            image: Some("bb:1".into()),
+            command: Some(["sh", "-c", &script.replace("$$", "$")].map(str::to_owned).to_vec()),
+            networks: vec!["none".into()],
+            grace: Span::from_secs(30),
+            ..DockerConfig::default()
+        }
+    }
+
+    /// Opens a target.
+    pub fn open(&self, config: &DockerConfig) -> Box<dyn Target> {
+        assert_eq!(config.problems(), []);
+        config.open(&self.place()).expect("the configuration is right")
+    }
+
+    /// Where its targets are.
+    pub fn place(&self) -> Place {
+        let folder = self.folder.path();
+        let state_dir = folder.join("state");
+        Place { group: self.group.clone(), state_dir, base_dir: folder.to_owned() }
+    }
+
+    /// Ids of its containers, running or not.
+    pub fn ids(&self) -> Vec<String> {
+        let label = format!("label=headcount.group={}", self.group);
+        let ids = self.docker.ask(&["ps", "-aq", "--no-trunc", "--filter", &label]);
+        ids.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        for label in ["headcount.group", "test"] {
+            let label = format!("label={label}={}", self.group);
+            let output = self.docker.run(&["ps", "-aq", "--filter", &label]);
+            for id in String::from_utf8_lossy(&output.stdout).lines() {
+                self.docker.run(&["rm", "-f", id]);
+            }
+        }
+    }
+}
+
+/// A name that no other test uses.
+pub fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("hc-{}-{count}", std::process::id())
 }
 
 fn var(name: &str) -> Option<std::ffi::OsString> {

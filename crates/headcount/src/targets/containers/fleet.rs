@@ -1,5 +1,5 @@
-//! What the containers of a service are: workers, workers that leave, remains. And how many
-//! `docker compose up --scale` must be told, since Compose counts them in its own way. Pure.
+//! What the containers of a target are: workers, workers that leave, remains. And what stands
+//! between them and a larger number. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const START_FAILED_AFTER: Span = Span::from_secs(60);
 
 /// What a container is to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(in crate::targets) enum Role {
     /// Serves, or soon will.
     Serves,
     /// Runs but takes no jobs: unhealthy or frozen.
@@ -39,7 +39,7 @@ pub(super) enum Role {
 }
 
 /// What a container is to the target, `told` if it was told to go.
-pub(super) fn role(container: &Container, told: bool, now: Timestamp) -> Role {
+pub(in crate::targets) fn role(container: &Container, told: bool, now: Timestamp) -> Role {
     match container.life {
         life if told && life.is_alive() => Role::Leaves,
         Life::Running if container.health == Some(Health::Unhealthy) => Role::Stuck,
@@ -57,7 +57,7 @@ pub(super) fn role(container: &Container, told: bool, now: Timestamp) -> Role {
 }
 
 /// Whether the change from `old` to `new` contains an end soon after a start.
-pub(super) fn died_young(old: Option<&Details>, new: &Details) -> bool {
+pub(in crate::targets) fn died_young(old: Option<&Details>, new: &Details) -> bool {
     if new.ends <= old.map_or(0, |old| old.ends) {
         return false;
     }
@@ -70,14 +70,14 @@ pub(super) fn died_young(old: Option<&Details>, new: &Details) -> bool {
 }
 
 /// How a look is shown.
-pub(super) struct Shown {
-    pub(super) ready_after: Span,
-    pub(super) is_local: bool,
-    pub(super) now: Timestamp,
+pub(in crate::targets) struct Shown {
+    pub(in crate::targets) ready_after: Span,
+    pub(in crate::targets) is_local: bool,
+    pub(in crate::targets) now: Timestamp,
 }
 
 /// The look at the fleet.
-pub(super) fn seen(
+pub(in crate::targets) fn seen(
     listed: &[(Container, Role)],
     details: &HashMap<String, Details>,
     died: u32,
@@ -93,7 +93,8 @@ pub(super) fn seen(
     for (container, role) in listed {
         let known = details.get(&container.id);
         let started_at = known.and_then(|d| d.started_at).or(container.created_at);
-        let version = container.labels.get("com.docker.compose.config-hash").cloned();
+        let by_compose = container.labels.get("com.docker.compose.config-hash");
+        let version = by_compose.or(container.image.as_ref()).cloned();
         let id = container.id.clone();
         let state = state(container, *role, started_at, shown);
         workers.push(Worker { id: id.clone(), state, busy: None, started_at, version });
@@ -139,30 +140,35 @@ fn state(
 
 /// How to reach a number of serving workers by adding.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Plan {
+pub(in crate::targets) struct Plan {
     /// Workers that serve now.
-    pub(super) capacity: u32,
+    pub(in crate::targets) capacity: u32,
+    /// Those that serve or take the place of one that does.
+    pub(in crate::targets) places: u32,
     /// What runs, or starts again and again.
-    pub(super) existing: u32,
-    /// What `--scale` must say. Never less than `existing`: Compose would remove some.
-    pub(super) scale: u32,
+    pub(in crate::targets) existing: u32,
+    /// What Compose's `--scale` must say. Never less than `existing`: it would remove some.
+    pub(in crate::targets) scale: u32,
     /// Ids and names of those to be removed first: Compose would start them again.
-    pub(super) remains: Vec<(String, String)>,
+    pub(in crate::targets) remains: Vec<(String, String)>,
     /// Ids and names of those to be replaced: they never stay up.
-    pub(super) crashing: Vec<(String, String)>,
+    pub(in crate::targets) crashing: Vec<(String, String)>,
     /// Names of those that hold a place but take no jobs.
-    pub(super) stuck: Vec<String>,
+    pub(in crate::targets) stuck: Vec<String>,
     /// All ids before the change.
-    pub(super) ids: HashSet<String>,
+    pub(in crate::targets) ids: HashSet<String>,
+    /// All names before the change.
+    pub(in crate::targets) names: HashSet<String>,
 }
 
 impl Plan {
     /// The plan to go from `listed` to `to` serving workers.
-    pub(super) fn new(listed: &[(Container, Role)], to: u32) -> Self {
+    pub(in crate::targets) fn new(listed: &[(Container, Role)], to: u32) -> Self {
         let mut plan = Self::default();
         let (mut places, mut coming, mut leaving) = (0_u32, 0_u32, 0_u32);
         for (Container { id, name, .. }, role) in listed {
             plan.ids.insert(id.clone());
+            plan.names.insert(name.clone());
             match role {
                 Role::Serves => (plan.capacity, places) = (plan.capacity + 1, places + 1),
                 Role::Stuck => {
@@ -179,13 +185,20 @@ impl Plan {
                 Role::Going => {}
             }
         }
+        plan.places = places;
         plan.existing = places + leaving;
         plan.scale = to.max(places + coming) + leaving;
         plan
     }
 
+    /// Names of those that take no jobs and hold places, for people.
+    pub(in crate::targets) fn holders(&self) -> String {
+        let crashing = self.crashing.iter().map(|(_, name)| name);
+        self.stuck.iter().chain(crashing).map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
     /// What was done, for people: what started of those that were `asked` for, what went.
-    pub(super) fn note(&self, started: &[String], asked: u32) -> String {
+    pub(in crate::targets) fn note(&self, started: &[String], asked: u32) -> String {
         let mut note = match started {
             // Not listed yet.
             [] => format!("asked for {asked} more"),
@@ -211,7 +224,7 @@ impl Plan {
 }
 
 /// What was done with the workers `names`, which have `grace` to finish, for people.
-pub(super) fn farewell(names: &[&str], grace: Span) -> String {
+pub(in crate::targets) fn farewell(names: &[&str], grace: Span) -> String {
     let have = if names.len() == 1 { "it has" } else { "they have" };
     format!("chose {} (idle first, then youngest); {have} {grace:#} to finish", names.join(", "))
 }
@@ -230,6 +243,7 @@ mod tests {
             health,
             is_fresh: false,
             created_at: Some(NOW),
+            image: None,
             addresses: Vec::new(),
             labels: HashMap::new(),
         }

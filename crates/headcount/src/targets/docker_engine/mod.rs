@@ -1,0 +1,258 @@
+//! The Docker Engine API, for every target whose workers are its containers: one connection, the
+//! few requests they need, and errors that tell silence, refusal and absence apart.
+
+mod error;
+mod raw;
+mod seen;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bollard::errors::Error;
+use bollard::query_parameters::{
+    KillContainerOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
+    RemoveContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use futures_util::StreamExt;
+use headcount_core::Silence;
+use tokio::net::UnixStream;
+
+use crate::finding::Finding;
+use crate::hosts;
+use crate::limits::{ENGINE_TIMEOUT, LAST_LINES_TIMEOUT, OUTPUT_BYTES};
+use crate::targets::canonical;
+
+pub use error::EngineError;
+pub use raw::Method;
+pub(super) use raw::escaped;
+pub use seen::{Container, Details, Health, Life};
+
+/// Where the engine is if nothing else is said.
+const STANDARD_SOCKET: &str = "unix:///var/run/docker.sock";
+
+/// A Docker Engine. Clones share one connection, which is made at the first request.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    host: String,
+    client: Arc<Mutex<Option<Docker>>>,
+}
+
+impl Engine {
+    /// The engine at `host` (`unix://`, `tcp://` or `http://`), else at `DOCKER_HOST`, else at the
+    /// standard socket. Connects later.
+    ///
+    /// # Errors
+    /// An address of another kind.
+    pub fn new(host: Option<&str>) -> anyhow::Result<Self> {
+        let from_env = || std::env::var("DOCKER_HOST").ok().filter(|h| !h.is_empty());
+        let host = host.map(str::to_owned).or_else(from_env);
+        let host = host.unwrap_or_else(|| STANDARD_SOCKET.to_owned());
+        if let Some(why) = Self::problem_with(&host) {
+            anyhow::bail!("docker host {why}");
+        }
+        Ok(Self { host, client: Arc::default() })
+    }
+
+    /// Why `host` cannot be used, if so.
+    pub fn problem_with(host: &str) -> Option<String> {
+        let known = ["unix://", "tcp://", "http://"];
+        (!known.iter().any(|scheme| host.starts_with(scheme)))
+            .then(|| format!("{host} is not understood: use unix:///path, or tcp://host:port"))
+    }
+
+    /// Its address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Its address in one way of writing, links in the socket's path resolved.
+    pub fn place(&self) -> String {
+        match self.host.split_once("://") {
+            Some(("unix", path)) => {
+                format!("unix://{}", canonical(std::path::Path::new(path)).display())
+            }
+            Some((_, address)) => {
+                format!("tcp://{}", address.trim_end_matches('/').to_ascii_lowercase())
+            }
+            None => self.host.clone(),
+        }
+    }
+
+    /// Whether it is on this machine, so that process ids mean the same here.
+    pub fn is_local(&self) -> bool {
+        self.host.starts_with("unix://")
+    }
+
+    /// Whether it answers, and which it is.
+    pub async fn finding(&self, about: &str) -> Finding {
+        let host = &self.host;
+        let asked = async { within(self.client()?.version()).await };
+        match asked.await {
+            Ok(said) => {
+                let version = said.version.unwrap_or_else(|| "of unknown version".into());
+                let api = said.api_version.map(|api| format!(" (API {api})")).unwrap_or_default();
+                Finding::good(about, format!("Docker Engine {version}{api} at {host}"))
+            }
+            Err(error) => {
+                let fix = match error.why {
+                    Silence::Denied => "add the user to the group `docker`, or run as root",
+                    _ => {
+                        "start Docker, mount its socket into the container, or say where it is \
+                         (`docker_host` of `compose`, `host` of `docker` and `swarm`)"
+                    }
+                };
+                Finding::problem(about, format!("docker at {host}: {error}"), fix)
+            }
+        }
+    }
+
+    /// All containers that have all these labels (`name=value`), whatever their state.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>, EngineError> {
+        let filters = HashMap::from([("label", labels)]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let listed = within(self.client()?.list_containers(Some(options))).await?;
+        Ok(listed.into_iter().filter_map(seen::container).collect())
+    }
+
+    /// The details of one container.
+    ///
+    /// # Errors
+    /// No answer, or no such container.
+    pub async fn inspect(&self, id: &str) -> Result<Details, EngineError> {
+        let seen = within(self.client()?.inspect_container(id, None)).await?;
+        Ok(seen::details(&seen))
+    }
+
+    /// Those of the variables `names` that a container was created with.
+    ///
+    /// # Errors
+    /// No answer, or no such container.
+    pub async fn variables(
+        &self,
+        id: &str,
+        names: &[&str],
+    ) -> Result<HashMap<String, String>, EngineError> {
+        let seen = within(self.client()?.inspect_container(id, None)).await?;
+        let all = seen.config.and_then(|config| config.env).unwrap_or_default();
+        let pairs = all.iter().filter_map(|line| line.split_once('='));
+        let wanted = pairs.filter(|(name, _)| names.contains(name));
+        Ok(wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Whether a path may mean another file to the engine than to this process: this one runs in a
+    /// container, and the engine not in the same one.
+    pub async fn sees_other_files(&self) -> bool {
+        if !hosts::in_container(Path::new("/")) {
+            return false;
+        }
+        let Some(path) = self.host.strip_prefix("unix://") else { return true };
+        let Ok(link) = UnixStream::connect(path).await else { return true };
+        let peer = link.peer_cred().ok().and_then(|peer| peer.pid());
+        // Whoever listens from outside of our process namespace has no number in it.
+        let Some(peer) = peer.filter(|pid| *pid > 0) else { return true };
+        let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+        mounts(&peer.to_string()).is_some_and(|theirs| Some(theirs) != mounts("self"))
+    }
+
+    /// Sends a signal to the main process; the engine then leaves the container down.
+    ///
+    /// # Errors
+    /// No answer, no such container, or it does not run.
+    pub async fn signal(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+        let options = KillContainerOptionsBuilder::new().signal(signal).build();
+        within(self.client()?.kill_container(id, Some(options))).await
+    }
+
+    /// The last lines that a container wrote, at most so many, cut to a bounded size from the end.
+    ///
+    /// # Errors
+    /// No answer in time, no such container, or a log driver that cannot be read.
+    pub async fn last_lines(&self, id: &str, lines: usize) -> Result<String, EngineError> {
+        let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail(&lines.to_string());
+        let docker = self.client()?;
+        let mut output = docker.logs(id, Some(options.build()));
+        let read = async {
+            let mut text = Vec::new();
+            while let Some(part) = output.next().await {
+                text.extend_from_slice(part?.as_ref());
+                let surplus = text.len().saturating_sub(OUTPUT_BYTES / 4);
+                text.drain(..surplus);
+            }
+            Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
+        };
+        let read = tokio::time::timeout(LAST_LINES_TIMEOUT, read).await;
+        Ok(read.unwrap_or(Err(Error::RequestTimeoutError))?)
+    }
+
+    /// Returns when the main process does not run.
+    ///
+    /// # Errors
+    /// No answer, or no such container.
+    pub async fn wait(&self, id: &str) -> Result<(), EngineError> {
+        let docker = self.client()?;
+        match docker.wait_container(id, None).next().await {
+            None | Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => Ok(()),
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// Removes a container that does not run; its anonymous volumes stay, as with Compose.
+    ///
+    /// # Errors
+    /// No answer, no such container, or it runs.
+    pub async fn remove(&self, id: &str) -> Result<(), EngineError> {
+        let options = RemoveContainerOptionsBuilder::new().v(false).force(false).build();
+        within(self.client()?.remove_container(id, Some(options))).await
+    }
+
+    fn client(&self) -> Result<Docker, EngineError> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(docker) = &*client {
+            return Ok(docker.clone());
+        }
+        let docker = if self.is_local() {
+            Docker::connect_with_unix(&self.host, ENGINE_TIMEOUT.as_secs(), API_DEFAULT_VERSION)
+        } else {
+            Docker::connect_with_http(&self.host, ENGINE_TIMEOUT.as_secs(), API_DEFAULT_VERSION)
+        }?;
+        Ok(client.insert(docker).clone())
+    }
+}
+
+/// The answer, its body included, within the limit.
+async fn within<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, EngineError> {
+    let answer = tokio::time::timeout(ENGINE_TIMEOUT, request).await;
+    Ok(answer.unwrap_or(Err(Error::RequestTimeoutError))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_engine_has_one_place() {
+        let place = |host: &str| Engine::new(Some(host)).unwrap().place();
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&real, real.join("link")).unwrap();
+        let socket = |path: &str| place(&format!("unix://{}/{path}", real.display()));
+        assert_eq!(socket("link/docker.sock"), socket("docker.sock"));
+        assert_eq!(place("http://Build:2375/"), place("tcp://build:2375"));
+    }
+
+    #[tokio::test]
+    async fn silence_has_its_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("docker.sock");
+        let engine = Engine::new(Some(&format!("unix://{}", path.display()))).unwrap();
+        assert_eq!(engine.list(vec![]).await.unwrap_err().why, Silence::Unreachable);
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert_eq!(engine.list(vec![]).await.unwrap_err().why, Silence::Refused);
+        assert!(Engine::new(Some("ssh://host")).is_err());
+    }
+}
