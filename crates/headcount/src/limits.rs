@@ -71,6 +71,10 @@ pub const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ENGINE_BODY_BYTES: usize = 64 << 20;
 /// So many names are tried for a new container.
 pub const NAMES_TRIED: u32 = 1_000;
+/// After a change, Swarm gets this long to say which tasks it picks.
+pub const SWARM_PICKS: Duration = Duration::from_secs(2);
+/// It is asked this often.
+pub const SWARM_POLL: Duration = Duration::from_millis(100);
 /// One look asks the Docker Engine for the details of at most this many containers.
 pub const INSPECTS_PER_LOOK: usize = 32;
 /// A container that was told to go is looked at this often, besides waiting for its end.

@@ -227,7 +227,8 @@ fn compared(found: &[Finding], slots: u32) -> Vec<Finding> {
                 format!(
                     "a worker is killed {grace:#} after it is told to go, but a job ran for {job:#}"
                 ),
-                "let workers take longer to end: `terminationGracePeriodSeconds` of the pods",
+                "let workers take longer to end: `grace` of the target, `stop_grace_period` of a Swarm \
+                 service, `terminationGracePeriodSeconds` of pods",
             ));
         }
     }

@@ -14,6 +14,7 @@ pub mod kubernetes;
 pub mod process;
 mod program;
 pub mod script;
+pub mod swarm;
 pub mod webhook;
 
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ registry! {
         Process(process::ProcessConfig),
         /// A program of yours that is told the number.
         Script(script::ScriptConfig),
+        /// A service of a Docker Swarm.
+        Swarm(swarm::SwarmConfig),
         /// A server of yours that is told the number.
         Webhook(webhook::WebhookConfig),
     }

@@ -20,5 +20,6 @@ mod report;
 mod script;
 mod simulate;
 mod support;
+mod swarm;
 mod tune;
 mod webhook;

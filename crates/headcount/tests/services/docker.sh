@@ -1,6 +1,7 @@
 #!/bin/bash
 # docker.sh start DIR: installs Docker and Compose (v2 and v1) on Debian where they are missing, starts
-#                      a Docker daemon that keeps everything in DIR, and imports a 2 MB image, bb:1.
+#                      a Docker daemon that keeps everything in DIR, imports a 2 MB image, bb:1, and
+#                      makes a Swarm of it alone.
 #                      No image registry is needed. `. DIR/env` points the docker command at it.
 # docker.sh stop DIR:  removes its containers and stops it.
 # Both may be repeated.
@@ -43,6 +44,13 @@ start() {
     docker version >/dev/null || { tail -5 "$dir/dockerd.log" >&2; exit 1; }
   fi
   docker image inspect bb:1 >/dev/null 2>&1 || image
+  [ "$(docker info -f '{{.Swarm.LocalNodeState}}')" = active ] || swarm
+}
+
+# A Swarm of this daemon alone, on a free port: several may run on one machine.
+swarm() {
+  docker swarm leave --force >/dev/null 2>&1 || true
+  docker swarm init --advertise-addr 127.0.0.1 --listen-addr 127.0.0.1:0 >/dev/null
 }
 
 image() {
@@ -59,6 +67,8 @@ stop() {
   local pid containers
   [ -f "$dir/docker.pid" ] || return 0
   pid=$(cat "$dir/docker.pid")
+  # Else it would start its tasks again.
+  docker swarm leave --force >/dev/null 2>&1 || true
   containers=$(docker ps -aq 2>/dev/null || true)
   # shellcheck disable=SC2086
   [ -z "$containers" ] || docker rm -f $containers >/dev/null 2>&1 || true

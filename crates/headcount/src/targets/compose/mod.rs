@@ -192,7 +192,7 @@ impl Target for Compose {
     }
 
     fn runs_here(&self) -> bool {
-        self.engine.is_local()
+        self.containers.engine.is_local()
     }
 
     fn only_look(&mut self) {

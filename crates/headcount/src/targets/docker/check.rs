@@ -29,6 +29,9 @@ impl Docker {
                 None
             }
         };
+        let grace = self.config.grace;
+        let told = format!("a worker is killed {grace:#} after it was told to go");
+        findings.push(Finding::good(ABOUT, told).stating(Fact::Grace(grace)));
         match self.containers.list().await {
             Ok(listed) => findings.extend(self.fleet_findings(&listed, image.as_deref())),
             Err(error) => {

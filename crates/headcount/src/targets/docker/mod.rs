@@ -238,6 +238,10 @@ impl Target for Docker {
         format!("docker:{}:{}", self.containers.engine.place(), self.group)
     }
 
+    fn runs_here(&self) -> bool {
+        self.containers.engine.is_local()
+    }
+
     fn only_look(&mut self) {
         self.containers.only_look();
     }

@@ -8,6 +8,7 @@ use headcount::config::Place;
 use headcount::targets::Target;
 use headcount::targets::compose::ComposeConfig;
 use headcount::targets::docker::DockerConfig;
+use headcount::targets::swarm::SwarmConfig;
 use headcount_core::Span;
 
 /// A worker that runs until it is told to go, and then goes at once.
@@ -193,6 +194,74 @@ impl Drop for Containers {
                 self.docker.run(&["rm", "-f", id]);
             }
         }
+    }
+}
+
+/// A Swarm service of the daemon, which is a Swarm of its own. It ends with it.
+pub struct SwarmService {
+    /// The daemon.
+    pub docker: Docker,
+    /// Its name.
+    pub name: String,
+}
+
+impl SwarmService {
+    /// A service whose tasks run the shell `script`; `options` as of `docker service create`.
+    pub fn new(script: &str, replicas: u32, options: &[&str]) -> Self {
+        let replicas = replicas.to_string();
+        let mode = ["--replicas", &replicas, "--stop-grace-period", "30s"];
+        Self::with(script, &[&mode, options].concat())
+    }
+
+    /// A service of any mode.
+    pub fn with(script: &str, options: &[&str]) -> Self {
+        let service = Self { docker: Docker::get(), name: unique() };
+        let script = script.replace("$$", "$");
+        let fixed =
+            ["service", "create", "-d", "-q", "--no-resolve-image", "--restart-delay", "0s"];
+        let what = ["--name", &service.name, "bb:1", "sh", "-c", &script];
+        service.docker.ask(&[&fixed, options, &what].concat());
+        service
+    }
+
+    /// The configuration of a target for it.
+    pub fn config(&self) -> SwarmConfig {
+        SwarmConfig {
+            host: Some(self.docker.host.clone()),
+            service: self.name.clone(),
+            ..SwarmConfig::default()
+        }
+    }
+
+    /// Opens a target; it keeps nothing.
+    pub fn open(&self, config: &SwarmConfig) -> Box<dyn Target> {
+        assert_eq!(config.problems(), []);
+        let nowhere = PathBuf::from("/nonexistent");
+        let place = Place { group: "g".into(), state_dir: nowhere.clone(), base_dir: nowhere };
+        config.open(&place).expect("the configuration is right")
+    }
+
+    /// How many tasks it asks for.
+    pub fn replicas(&self) -> u32 {
+        let what = "{{.Spec.Mode.Replicated.Replicas}}";
+        self.docker.ask(&["service", "inspect", "-f", what, &self.name]).parse().unwrap()
+    }
+
+    /// Somebody else sets the number.
+    pub fn set(&self, replicas: u32) {
+        let wanted = format!("{}={replicas}", self.name);
+        self.docker.ask(&["service", "scale", "-d", &wanted]);
+    }
+
+    /// The container of a task.
+    pub fn container(&self, task: &str) -> String {
+        self.docker.ask(&["inspect", "-f", "{{.Status.ContainerStatus.ContainerID}}", task])
+    }
+}
+
+impl Drop for SwarmService {
+    fn drop(&mut self) {
+        self.docker.run(&["service", "rm", &self.name]);
     }
 }
 

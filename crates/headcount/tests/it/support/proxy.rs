@@ -18,6 +18,10 @@ pub enum Fault {
     Slow,
     /// It answers each request with this status.
     Answers(u16),
+    /// It answers each request with this status and this message.
+    Says(u16, &'static str),
+    /// The same, but only to the first request.
+    SaysOnce(u16, &'static str),
     /// It answers half a head.
     Cut,
 }
@@ -83,11 +87,16 @@ fn serve(mut client: UnixStream, server: &PathBuf, faults: &Faults) {
             Some(Fault::Down) => break,
             Some(Fault::Slow) => thread::sleep(Duration::from_secs(60)),
             Some(Fault::Answers(status)) => {
-                let body = "{\"message\":\"no, says the proxy\"}";
-                let head = format!("HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n");
-                let rest =
-                    format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-                let _ = client.write_all((head + &rest).as_bytes());
+                answer(&mut client, status, "no, says the proxy");
+                break;
+            }
+            Some(Fault::Says(status, message)) => {
+                answer(&mut client, status, message);
+                break;
+            }
+            Some(Fault::SaysOnce(status, message)) => {
+                *faults.lock().unwrap() = None;
+                answer(&mut client, status, message);
                 break;
             }
             Some(Fault::Cut) => {
@@ -115,4 +124,11 @@ fn serve(mut client: UnixStream, server: &PathBuf, faults: &Faults) {
     if let Some(server) = link {
         let _ = server.shutdown(Shutdown::Both);
     }
+}
+
+fn answer(client: &mut UnixStream, status: u16, message: &str) {
+    let body = format!("{{\"message\":\"{message}\"}}");
+    let head = format!("HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n");
+    let rest = format!("Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    let _ = client.write_all((head + &rest).as_bytes());
 }

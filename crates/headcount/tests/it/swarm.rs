@@ -1,0 +1,361 @@
+//! The `swarm` target against a real Docker daemon that is a Swarm of its own.
+
+use std::time::Duration;
+
+use headcount::finding::{Fact, Finding, Level};
+use headcount::queues::Identity;
+use headcount::targets::swarm::SwarmConfig;
+use headcount::targets::{FleetSeen, Order, Promise, Target, TargetError};
+use headcount_core::reading::WorkerState;
+use headcount_core::{Silence, Span};
+use tokio::time::{Instant, sleep};
+
+use crate::support::docker::{OBEDIENT, SwarmService};
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::workers::{ids, order};
+
+/// Everything on a busy machine happens within this time.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A worker that finishes its job, for as long as /job is there, before it goes.
+const CAREFUL: &str = "trap 'while [ -e /job ]; do sleep 0.1; done; exit 0' TERM; \
+                       while :; do sleep 0.1; done";
+
+/// What an engine says that is in no Swarm.
+const NO_MANAGER: &str = "This node is not a swarm manager. Use docker swarm init to connect";
+
+/// What Swarm says if the service changed since it was read.
+const CONFLICT: &str = "rpc error: code = Unknown desc = update out of sequence";
+
+/// Looks until `is_so`.
+async fn until(
+    target: &mut Box<dyn Target>,
+    what: &str,
+    is_so: impl Fn(&FleetSeen) -> bool,
+) -> FleetSeen {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let seen = target.status().await.expect("docker answers");
+        if is_so(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not {what}: {:#?}", seen.reading);
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn ready(target: &mut Box<dyn Target>, n: u32) -> FleetSeen {
+    until(target, "ready", |seen| {
+        seen.reading.ready == n && seen.reading.workers.len() == n as usize
+    })
+    .await
+}
+
+fn problems(findings: &[Finding]) -> Vec<&str> {
+    let bad = findings.iter().filter(|f| f.level != Level::Good);
+    bad.inspect(|f| assert!(f.fix.is_some(), "{f:?}")).map(|f| f.what.as_str()).collect()
+}
+
+/// An order whose other workers may all be busy.
+fn order_with_busy(from: u32, to: u32, victims: &[&str], busy: &[&str]) -> Order {
+    let busy = busy.iter().map(|id| ((*id).to_owned(), None)).collect();
+    Order { busy, ..order(from, to, victims) }
+}
+
+#[tokio::test]
+async fn goes_out_and_in_and_to_nothing_and_back() {
+    let service = SwarmService::new(OBEDIENT, 0, &["--env", "KEEP=me", "--label", "team=x"]);
+    let mut target = service.open(&service.config());
+    assert_eq!(target.promise(), Promise::DrainedVictims);
+    assert_eq!(target.scales(), format!("swarm:{}:{}", service.docker.host, service.name));
+    let seen = target.status().await.unwrap();
+    assert_eq!((seen.reading.workers.len(), seen.reading.desired), (0, Some(0)));
+
+    let scaled = target.scale(&order(0, 3, &[])).await.unwrap();
+    assert_eq!((scaled.note.as_str(), scaled.started.len()), ("asked for 3 more", 3));
+    let again = target.scale(&order(0, 3, &[])).await.unwrap();
+    assert_eq!((again.note.as_str(), service.replicas()), ("already 3", 3));
+    let seen = ready(&mut target, 3).await;
+    assert_eq!((seen.reading.desired, seen.reading.died), (Some(3), 0));
+    assert!(target.runs_here(), "a Swarm of one node");
+    let mut all: Vec<String> = seen.reading.workers.iter().map(|w| w.id.clone()).collect();
+    all.sort();
+    let mut started = scaled.started;
+    started.sort();
+    assert_eq!(all, started);
+
+    let gone = target.scale(&order(3, 1, &[])).await.unwrap();
+    assert_eq!(gone.removed.len(), 2, "{}", gone.note);
+    assert!(gone.note.starts_with(&format!("Swarm chose {}.", service.name)), "{}", gone.note);
+    assert!(gone.note.ends_with("; each has 30s to finish"), "{}", gone.note);
+    let seen = ready(&mut target, 1).await;
+    assert!(!gone.removed.contains(&seen.reading.workers[0].id));
+
+    target.scale(&order(1, 0, &[])).await.unwrap();
+    until(&mut target, "empty", |seen| seen.reading.workers.is_empty()).await;
+    target.scale(&order(0, 1, &[])).await.unwrap();
+    ready(&mut target, 1).await;
+    let what = "{{.Spec.Labels.team}} {{.Spec.TaskTemplate.ContainerSpec.Env}} \
+                {{.Spec.TaskTemplate.ContainerSpec.StopGracePeriod}}";
+    let kept = service.docker.ask(&["service", "inspect", "-f", what, &service.name]);
+    assert_eq!(kept, "x [KEEP=me] 30s", "the rest of it is as it was");
+}
+
+#[tokio::test]
+async fn a_busy_worker_drains_and_is_no_capacity() {
+    let service = SwarmService::new(CAREFUL, 2, &[]);
+    let mut target = service.open(&service.config());
+    let seen = ready(&mut target, 2).await;
+    let containers: Vec<String> =
+        seen.reading.workers.iter().map(|w| service.container(&w.id)).collect();
+    for container in &containers {
+        service.docker.ask(&["exec", container, "touch", "/job"]);
+    }
+    let all: Vec<&str> = ids(&seen, WorkerState::Ready);
+    let gone = target.scale(&order_with_busy(2, 1, &[], &all)).await.unwrap();
+    assert!(gone.note.contains("; not known to be idle: "), "{}", gone.note);
+    let seen = until(&mut target, "draining", |seen| seen.reading.draining == 1).await;
+    assert_eq!((seen.reading.capacity(), seen.reading.desired), (1, Some(1)));
+    assert_eq!(ids(&seen, WorkerState::Draining), [gone.removed[0].as_str()]);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(target.status().await.unwrap().reading.draining, 1, "it has time to finish");
+    for container in &containers {
+        service.docker.run(&["exec", container, "rm", "/job"]);
+    }
+    let seen = ready(&mut target, 1).await;
+    assert_eq!(seen.reading.died, 0);
+}
+
+#[tokio::test]
+async fn with_require_victims_nothing_shrinks_while_one_may_be_busy() {
+    let service = SwarmService::new(OBEDIENT, 2, &[]);
+    let config = SwarmConfig { require_victims: true, ..service.config() };
+    let mut target = service.open(&config);
+    let blind = target.scale(&order(2, 1, &[])).await.unwrap_err();
+    assert!(blind.to_string().contains("`require_victims` is set"), "{blind}");
+    let seen = ready(&mut target, 2).await;
+    let all: Vec<&str> = ids(&seen, WorkerState::Ready);
+    let refused = order_with_busy(2, 1, &all[..1], &all[1..]);
+    let error = target.scale(&refused).await.unwrap_err();
+    assert!(error.to_string().ends_with("1 of 2 may be busy, and Swarm picks who goes"), "{error}");
+    assert_eq!(service.replicas(), 2);
+    target.scale(&order_with_busy(2, 1, &all[..1], &[])).await.unwrap();
+    assert_eq!(service.replicas(), 1);
+}
+
+#[tokio::test]
+async fn somebody_else_changed_the_number() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let mut target = service.open(&service.config());
+    ready(&mut target, 1).await;
+    service.set(3);
+    for to in [2, 0] {
+        let error = target.scale(&order(1, to, &[])).await.unwrap_err();
+        assert_eq!(error, TargetError::Contradiction { there: 3, decided_for: 1 });
+    }
+    assert_eq!(target.status().await.unwrap().reading.desired, Some(3));
+    target.scale(&order(3, 1, &[])).await.unwrap();
+    assert_eq!(service.replicas(), 1);
+}
+
+#[tokio::test]
+async fn a_change_at_the_same_time_is_tried_once_more() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let proxy = Proxy::start(&service.docker.host);
+    let config = SwarmConfig { host: Some(proxy.host()), ..service.config() };
+    let mut target = service.open(&config);
+    ready(&mut target, 1).await;
+    proxy.fault_on("/update", Fault::SaysOnce(500, CONFLICT));
+    target.scale(&order(1, 2, &[])).await.unwrap();
+    assert_eq!(service.replicas(), 2);
+    ready(&mut target, 2).await;
+    proxy.fault_on("/update", Fault::Says(500, CONFLICT));
+    let error = target.scale(&order(2, 3, &[])).await.unwrap_err();
+    let told = format!("{} is being changed by somebody else", service.name);
+    assert!(error.to_string().ends_with(&told), "{error}");
+    assert_eq!(service.replicas(), 2);
+    proxy.fault(None);
+    target.scale(&order(2, 3, &[])).await.unwrap();
+    assert_eq!(service.replicas(), 3);
+}
+
+#[tokio::test]
+async fn the_words_of_a_real_conflict_are_known() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let path = format!("http://x/services/{}/update?version=1", service.name);
+    let spec = service.docker.ask(&["service", "inspect", "-f", "{{json .Spec}}", &service.name]);
+    let socket = service.docker.host.strip_prefix("unix://").unwrap();
+    let mut curl = std::process::Command::new("curl");
+    curl.args(["-s", "--unix-socket", socket, "-H", "Content-Type: application/json"]);
+    let said = curl.args(["-d", &spec, &path]).output().expect("no curl: run ./test.sh first");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("update out of sequence"), "{said}");
+}
+
+#[tokio::test]
+async fn a_worker_that_crashes_is_broken_and_its_end_is_told() {
+    let service = SwarmService::new("exit 3", 0, &[]);
+    let mut target = service.open(&service.config());
+    target.status().await.unwrap();
+    target.scale(&order(0, 1, &[])).await.unwrap();
+    let mut died = 0;
+    let deadline = Instant::now() + PATIENCE;
+    let seen = loop {
+        let seen = target.status().await.unwrap();
+        died += seen.reading.died;
+        if died > 0 && seen.reading.broken == 1 {
+            break seen;
+        }
+        assert!(Instant::now() < deadline, "{seen:#?}");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(seen.reading.capacity(), 0);
+    let error = target.scale(&order(0, 1, &[])).await.unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("1 are asked for already, but not all take jobs: "), "{told}");
+    assert!(told.contains(".1: failed: task: non-zero exit (3)"), "{told}");
+}
+
+#[tokio::test]
+async fn an_image_that_no_node_has_is_told() {
+    let service = SwarmService::with(OBEDIENT, &["--replicas", "0"]);
+    service.docker.ask(&[
+        "service",
+        "update",
+        "-d",
+        "-q",
+        "--no-resolve-image",
+        "--image",
+        "no.invalid/such:1",
+        &service.name,
+    ]);
+    let mut target = service.open(&service.config());
+    target.status().await.unwrap();
+    target.scale(&order(0, 1, &[])).await.unwrap();
+    until(&mut target, "broken", |seen| seen.reading.broken == 1).await;
+    let error = target.scale(&order(0, 1, &[])).await.unwrap_err();
+    assert!(
+        error.to_string().contains(".1: rejected: No such image: no.invalid/such:1"),
+        "{error}"
+    );
+    let findings = target.check().await;
+    let told = problems(&findings).join("; ");
+    assert!(told.starts_with("not running: ") && told.contains(".1: rejected: "), "{told}");
+}
+
+#[tokio::test]
+async fn during_an_update_nothing_shrinks() {
+    let slow = "trap 'sleep 20; exit 0' TERM; while :; do sleep 0.1; done";
+    let service = SwarmService::new(slow, 2, &["--update-failure-action", "rollback"]);
+    let mut target = service.open(&service.config());
+    ready(&mut target, 2).await;
+    service.docker.ask(&["service", "update", "-d", "-q", "--force", &service.name]);
+    until(&mut target, "updating", |seen| seen.reading.draining == 1).await;
+    let error = target.scale(&order(2, 1, &[])).await.unwrap_err();
+    assert!(error.to_string().contains("refused while an update of"), "{error}");
+    let error = target.scale(&order(2, 3, &[])).await.unwrap_err();
+    assert!(error.to_string().contains("Swarm would undo this change"), "{error}");
+    let findings = target.check().await;
+    let told = format!("an update of {} goes on: nothing shrinks until it is over", service.name);
+    assert!(problems(&findings).contains(&told.as_str()), "{findings:#?}");
+    assert_eq!(service.replicas(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_scaled_is_told() {
+    let global = SwarmService::with(OBEDIENT, &["--mode", "global"]);
+    let mut target = global.open(&global.config());
+    let told = "runs one task on each node (mode global): there is no number to change";
+    let missing = target.status().await.unwrap_err();
+    assert!(missing.detail.contains(told), "{missing}");
+    let error = target.scale(&order(0, 1, &[])).await.unwrap_err();
+    assert!(matches!(error, TargetError::Failed { .. }) && error.to_string().contains(told));
+    assert!(problems(&target.check().await)[0].contains(told));
+
+    let typo = SwarmConfig { service: format!("{}x", global.name), ..global.config() };
+    let mut target = global.open(&typo);
+    assert_eq!(target.status().await.unwrap_err().why, Silence::NotFound);
+    let findings = target.check().await;
+    let told = problems(&findings)[0];
+    assert!(told.starts_with(&format!("there is no service {}; there are: ", typo.service)));
+    assert!(told.contains(&global.name), "{told}");
+}
+
+#[tokio::test]
+async fn an_engine_in_trouble_is_silence_and_the_next_tick_recovers() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let proxy = Proxy::start(&service.docker.host);
+    let config = SwarmConfig { host: Some(proxy.host()), ..service.config() };
+    let mut target = service.open(&config);
+    ready(&mut target, 1).await;
+    for (fault, why) in [
+        (Fault::Down, Silence::Unreachable),
+        (Fault::Slow, Silence::Timeout),
+        (Fault::Answers(403), Silence::Denied),
+        (Fault::Answers(500), Silence::Malformed),
+        (Fault::Cut, Silence::Unreachable),
+        (Fault::Says(503, NO_MANAGER), Silence::NotFound),
+    ] {
+        proxy.fault(Some(fault));
+        let missing = target.status().await.unwrap_err();
+        assert_eq!(missing.why, why, "{fault:?}: {missing}");
+        if fault != Fault::Slow {
+            target.scale(&order(1, 2, &[])).await.unwrap_err();
+            target.scale(&order(1, 0, &[])).await.unwrap_err();
+        }
+        if fault == Fault::Says(503, NO_MANAGER) {
+            assert!(missing.detail.contains("is no Swarm manager: This node"), "{missing}");
+        }
+        proxy.fault(None);
+        assert_eq!(ready(&mut target, 1).await.reading.desired, Some(1), "{fault:?}");
+    }
+    proxy.fault_on("/services", Fault::Says(503, NO_MANAGER));
+    let findings = target.check().await;
+    assert!(problems(&findings)[0].contains("is no Swarm manager"), "{findings:#?}");
+    proxy.fault_on("/update", Fault::Answers(500));
+    target.scale(&order(1, 2, &[])).await.unwrap_err();
+    assert_eq!(service.replicas(), 1);
+    proxy.fault(None);
+    target.scale(&order(1, 2, &[])).await.unwrap();
+    ready(&mut target, 2).await;
+}
+
+#[tokio::test]
+async fn a_worker_has_all_the_names_a_queue_may_know_it_by() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let config = SwarmConfig { ready_after: Span::from_secs(600), ..service.config() };
+    let mut target = service.open(&config);
+    let seen = until(&mut target, "running", |seen| {
+        seen.known_as.values().flatten().any(|name| matches!(name, Identity::Process(_)))
+    })
+    .await;
+    let worker = &seen.reading.workers[0];
+    assert_eq!(worker.state, WorkerState::Starting, "it is young");
+    assert_eq!(worker.version.as_deref(), Some("bb:1"));
+    let container = service.container(&worker.id);
+    let pid = service.docker.ask(&["inspect", "-f", "{{.State.Pid}}", &container]);
+    let names = &seen.known_as[&worker.id];
+    for expected in [
+        Identity::Container(container.clone()),
+        Identity::Hostname(container[..12].to_owned()),
+        Identity::Hostname(format!("{}.1.{}", service.name, worker.id)),
+        Identity::Process(pid.parse().unwrap()),
+    ] {
+        assert!(names.contains(&expected), "{expected:?} is not in {names:?}");
+    }
+}
+
+#[tokio::test]
+async fn check_finds_nothing_wrong_with_a_good_service() {
+    let service = SwarmService::new(OBEDIENT, 1, &[]);
+    let mut target = service.open(&service.config());
+    ready(&mut target, 1).await;
+    let findings = target.check().await;
+    assert_eq!(problems(&findings), Vec::<&str>::new());
+    let facts: Vec<Fact> = findings.iter().filter_map(|f| f.fact).collect();
+    assert_eq!(facts, [Fact::Grace(Span::from_secs(30)), Fact::Workers(1)]);
+    let once = SwarmService::new(OBEDIENT, 1, &["--restart-condition", "none"]);
+    let findings = once.open(&once.config()).check().await;
+    let told = format!("a worker of {} that crashes is not replaced", once.name);
+    assert_eq!(problems(&findings), [told.as_str()]);
+}
