@@ -9,11 +9,7 @@ use headcount_core::Span;
 
 use super::door::{Door, Place};
 use super::{Fault, Rig, contract};
-use crate::support::docker::Project;
-
-/// A worker that finishes its job first when it is told to go.
-const WORKER: &str = "trap 'while [ -e /jobs/$$HOSTNAME ]; do sleep 0.1; done; exit 0' TERM; \
-                      while :; do sleep 3600 & wait $$!; done";
+use crate::support::docker::{CAREFUL, Project};
 
 /// A service of a project.
 struct Compose {
@@ -24,7 +20,7 @@ struct Compose {
 
 impl Compose {
     async fn new() -> Self {
-        let project = Project::new(WORKER, "    volumes: [\"./jobs:/jobs\"]\n");
+        let project = Project::new(CAREFUL, "    volumes: [\"./jobs:/jobs\"]\n");
         std::fs::create_dir(project.path("jobs")).unwrap();
         let daemon = project.docker.host.strip_prefix("unix://").expect("it has a socket");
         let (front, back) = (project.path("door.sock"), PathBuf::from(daemon));

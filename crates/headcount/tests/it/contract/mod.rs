@@ -5,10 +5,12 @@
 
 mod cases;
 mod compose;
+mod docker;
 mod door;
 mod group;
 mod process;
 mod script;
+mod swarm;
 mod webhook;
 
 use async_trait::async_trait;
@@ -44,6 +46,11 @@ pub trait Rig: Send {
     /// Workers that are started from now on, through targets that are opened from now on, stay
     /// starting. `false`: nobody can tell that here.
     async fn start_slowly(&mut self) -> bool {
+        false
+    }
+
+    /// The back end picks who goes and cannot be told who is busy: that they may finish is all.
+    fn picks_blindly(&self) -> bool {
         false
     }
 

@@ -14,6 +14,10 @@ use headcount_core::Span;
 /// A worker that runs until it is told to go, and then goes at once.
 pub const OBEDIENT: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $$!; done";
 
+/// A worker that finishes its job, the file /jobs/HOSTNAME, first when it is told to go.
+pub const CAREFUL: &str = "trap 'while [ -e /jobs/$$HOSTNAME ]; do sleep 0.1; done; exit 0' TERM; \
+                           while :; do sleep 3600 & wait $$!; done";
+
 /// The daemon that the tests may use.
 pub struct Docker {
     /// `DOCKER_HOST`.
@@ -179,8 +183,18 @@ impl Containers {
 
     /// Ids of its containers, running or not.
     pub fn ids(&self) -> Vec<String> {
+        self.listed(&["-a"])
+    }
+
+    /// Ids of its containers that run.
+    pub fn running(&self) -> Vec<String> {
+        self.listed(&["--filter", "status=running"])
+    }
+
+    fn listed(&self, more: &[&str]) -> Vec<String> {
         let label = format!("label=headcount.group={}", self.group);
-        let ids = self.docker.ask(&["ps", "-aq", "--no-trunc", "--filter", &label]);
+        let list = ["ps", "-q", "--no-trunc", "--filter", &label];
+        let ids = self.docker.ask(&[&list, more].concat());
         ids.lines().map(str::to_owned).collect()
     }
 }
