@@ -7,7 +7,6 @@ pub mod docker;
 pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
-pub mod hook;
 pub mod proxy;
 pub mod redis;
 pub mod run;
