@@ -40,8 +40,10 @@ impl Swarm {
             let all = self.ask("/services").await.unwrap_or_default();
             let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
             let names = all.iter().filter_map(|service| service["Spec"]["Name"].as_str());
-            let names: Vec<&str> = names.take(NEIGHBOURS).collect();
             let wanted = &self.config.service;
+            let mut names: Vec<&str> = names.collect();
+            names.sort_by_key(|name| strsim::levenshtein(name, wanted));
+            names.truncate(NEIGHBOURS);
             let what = format!("there is no service {wanted}; there are: {}", names.join(", "));
             return Finding::problem(ABOUT, what, "set `service` to one of them");
         }

@@ -243,7 +243,8 @@ pub async fn check_finds_a_broken_back_end(rig: &mut dyn Rig) {
 /// Sees what the live target sees, in good and in bad times, and changes nothing.
 pub async fn a_dry_run_changes_nothing(rig: &mut dyn Rig) {
     let mut live = rig.open();
-    let seen = go(rig, &mut live, 2).await.1;
+    go(rig, &mut live, 2).await;
+    let seen = until(&mut live, "all are ready", |seen| seen.reading.starting == 0).await;
     let before = sorted(rig.really().await);
     let mut dry = over(rig.open());
     assert!(dry.is_dry() && !live.is_dry());

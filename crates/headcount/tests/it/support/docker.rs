@@ -274,8 +274,22 @@ impl SwarmService {
 }
 
 impl Drop for SwarmService {
+    /// Older engines crash if a service is removed while one of its tasks is: first the tasks, then
+    /// the service, which may stay without tasks.
     fn drop(&mut self) {
-        self.docker.run(&["service", "rm", &self.name]);
+        self.docker.run(&["service", "scale", "-d", &format!("{}=0", self.name)]);
+        let is_global = || {
+            let mode = ["service", "inspect", "-f", "{{.Spec.Mode.Global}}", &self.name];
+            self.docker.run(&mode).stdout != b"<nil>\n"
+        };
+        for _ in 0..50 {
+            let tasks = self.docker.run(&["service", "ps", "-q", &self.name]);
+            if tasks.stdout.is_empty() || is_global() {
+                self.docker.run(&["service", "rm", &self.name]);
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
     }
 }
 
