@@ -73,6 +73,11 @@ pub struct Tuning {
     pub look: Span,
 }
 
+/// Under which name a dry run remembers a live group.
+pub fn dry_name(group: &str) -> String {
+    format!("{group} (dry run)")
+}
+
 impl Tuning {
     fn of(config: &GroupConfig) -> Self {
         Self { rules: config.rules.clone(), look: config.look }
@@ -101,7 +106,7 @@ impl Shared {
 
     /// A dry run of a live group remembers apart: its cooldowns and events are not the group's.
     fn memory_of(&self, name: &str, live: bool) -> String {
-        if self.dry_run && live { format!("{name} (dry run)") } else { name.into() }
+        if self.dry_run && live { dry_name(name) } else { name.into() }
     }
 
     /// Waits for the first sample of the host, so that a start does not look like an outage.

@@ -14,6 +14,10 @@ use crate::moment::Moment;
 pub const MOST_JOBS: usize = 20_000_000;
 /// The most classes of a trace.
 pub const MOST_CLASSES: usize = 10_000;
+/// The longest time from the first job to the last.
+const LONGEST_TRACE: Moment = Moment::from_micros(3 * 366 * 86_400 * 1_000_000);
+/// The longest job.
+const LONGEST_JOB: Moment = Moment::from_micros(366 * 86_400 * 1_000_000);
 /// The longest line, bytes.
 const LONGEST_LINE: u64 = 1024;
 
@@ -86,7 +90,7 @@ impl Trace {
                 return Err(wrong(format!("is longer than {LONGEST_LINE} bytes")));
             }
             if line == 1 {
-                has_class = header(text.trim()).map_err(wrong)?;
+                has_class = header(text.trim_start_matches('\u{feff}').trim()).map_err(wrong)?;
             } else if length == 0 {
                 break;
             } else if !text.trim().is_empty() {
@@ -95,10 +99,23 @@ impl Trace {
                 if trace.jobs.len() == MOST_JOBS {
                     return Err(wrong(format!("is beyond the limit of {MOST_JOBS} jobs")));
                 }
+                let first = trace.jobs.first().map_or(job.at, |first| first.at);
+                if job.at.since(first) > LONGEST_TRACE || job.service > LONGEST_JOB {
+                    return Err(wrong(
+                        "has a job of more than a year, or three after the first".into(),
+                    ));
+                }
                 trace.jobs.push(Job { class, ..job });
             }
         }
+        trace.begin_at_first();
         Ok(trace)
+    }
+
+    /// Time counts from the first job on, whatever clock the file goes by.
+    fn begin_at_first(&mut self) {
+        let first = self.jobs.first().map(|job| job.at).unwrap_or_default();
+        self.jobs.iter_mut().for_each(|job| job.at = job.at.since(first));
     }
 
     fn class_number(
@@ -199,7 +216,11 @@ mod tests {
     #[test]
     fn a_trace_may_have_no_class_and_no_jobs() {
         let trace = Trace::read("t_seconds,service_seconds\n1,2".as_bytes()).unwrap();
-        assert_eq!((trace.jobs, trace.classes.len()), (vec![job(1.0, 2.0, 0)], 0));
+        assert_eq!(
+            (trace.jobs, trace.classes.len()),
+            (vec![job(0.0, 2.0, 0)], 0),
+            "from the first on"
+        );
         assert_eq!(
             Trace::read("t_seconds,service_seconds\n".as_bytes()).unwrap(),
             Trace::default()

@@ -78,6 +78,12 @@ impl Estimate {
         self.durations.median_rest(age).unwrap_or(age.max(UNKNOWN))
     }
 
+    /// How old so many running jobs are at least, on average, s, where the source does not tell:
+    /// none has finished for so long.
+    pub(crate) fn least_age(&self, active: f64) -> f64 {
+        self.unfinished / active.max(1.0)
+    }
+
     /// How long a job keeps a worker from its next within `limit`, s; above 0.
     pub(crate) fn duration(&self, limit: f64) -> f64 {
         self.durations.mean_up_to(limit).unwrap_or(UNKNOWN).max(0.001)

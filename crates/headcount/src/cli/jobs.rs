@@ -76,7 +76,8 @@ impl Jobs {
     fn recall(&self, group: &str, globals: &Globals) -> anyhow::Result<Given> {
         let kept = Kept::open(globals)?;
         let group = kept.pick(Some(group))?;
-        let history = history::read(&kept.store, &group, self.since.map(For::ago))?;
+        let recorded = kept.latest(&group).map_or(&group, |latest| &latest.group);
+        let history = history::read(&kept.store, recorded, self.since.map(For::ago))?;
         if history.trace.jobs.is_empty() {
             return Err(WrongUse(nothing(&group, &history.known, self.since.is_some())).into());
         }

@@ -7,7 +7,7 @@ use headcount_core::state::Controls;
 
 use crate::cli::{Globals, WrongUse, out};
 use crate::config::{self, Config, GroupConfig};
-use crate::daemon::Running;
+use crate::daemon::{Running, dry_name};
 use crate::store::{Latest, Store};
 use crate::telemetry::complain;
 
@@ -74,9 +74,10 @@ impl Kept {
         }
     }
 
-    /// What was seen and decided last in a group.
+    /// What was seen and decided last in a group; if it only ever ran dry, what the dry run did.
     pub fn latest(&self, group: &str) -> Option<&Latest> {
-        self.known.iter().find(|latest| latest.group == group)
+        let named = |name: &str| self.known.iter().find(|latest| latest.group == name);
+        named(group).or_else(|| named(&dry_name(group)))
     }
 
     /// A group's configuration, if it can be read.

@@ -88,7 +88,7 @@ pub fn replay(
             .map_err(io::Error::from)?;
         output.write_all(b"\n")?;
     }
-    settle(state, Outcome::Done);
+    // What became of the last change the next line tells, if another replay goes on from here.
     output.flush()?;
     Ok(())
 }

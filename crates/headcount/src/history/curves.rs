@@ -23,6 +23,11 @@ const SHARED: usize = 400;
 /// The shortest job, s: what is not seen to run takes some time all the same.
 const LEAST: f64 = 0.001;
 
+/// More jobs at once, or finished between two looks, are not believed.
+const MOST_AT_ONCE: u64 = 1_000_000;
+/// A job that took longer, ms, is not believed.
+const LONGEST: i64 = 366 * 86_400_000;
+
 /// A look at which the queue answered; time in ms.
 type Seen = (i64, Counts);
 
@@ -54,7 +59,8 @@ struct Exact {
 /// The history that these looks and these jobs, in the order of their end, show.
 pub(super) fn reconstruct(looks: &[Look], finished: Vec<Finished>) -> History {
     let step = usual_step(looks);
-    let gap = typical(distances(looks)).map_or(LEAST_GAP, |usual| LEAST_GAP.max(GAP * usual));
+    let gap = typical(distances(looks))
+        .map_or(LEAST_GAP, |usual| LEAST_GAP.max(usual.saturating_mul(GAP)));
     let (seen, exact) = (stretches(looks, gap), Exact::new(finished));
     let mut known = Knowledge { counted: true, ..Knowledge::default() };
     let (mut jobs, mut offsets, mut doubt, mut variance) = (Vec::new(), Vec::new(), 0.0, 0.0);
@@ -104,7 +110,8 @@ fn told(job: (i64, i64, i64), seen: &[Vec<Seen>], offsets: &[f64]) -> Option<(f6
     let start = seen.get(number)?[0].0;
     let at = seconds(came.max(start) - start);
     let service = seconds(ended - started).max(LEAST);
-    (ended > start).then_some((offsets[number], Placed { at, service }))
+    let credible = ended.saturating_sub(started) <= LONGEST;
+    (credible && ended > start).then_some((offsets[number], Placed { at, service }))
 }
 
 fn seconds(millis: i64) -> f64 {
@@ -132,17 +139,18 @@ fn stretches(looks: &[Look], gap: i64) -> Vec<Vec<Seen>> {
     let mut found: Vec<Vec<Seen>> = Vec::new();
     let mut whole = false;
     for look in looks {
-        let Some(counts) = look.queue else {
+        let credible = |c: &Counts| c.waiting.saturating_add(c.active) <= MOST_AT_ONCE;
+        let Some(counts) = look.queue.filter(credible) else {
             whole = false;
             continue;
         };
         let at = look.t.as_millis();
         let goes_on = |(then, before): &Seen| {
             let counts_on = match (before.finished, counts.finished) {
-                (Some(before), Some(now)) => before <= now,
+                (Some(before), Some(now)) => before <= now && now - before <= MOST_AT_ONCE,
                 (before, now) => before.is_some() == now.is_some(),
             };
-            at - then <= gap && counts_on
+            at.saturating_sub(*then) <= gap && counts_on
         };
         match found.last_mut() {
             Some(stretch) if whole && stretch.last().is_some_and(goes_on) => {

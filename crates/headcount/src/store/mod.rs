@@ -85,6 +85,8 @@ struct Inner {
 
 /// A sample is written when its numbers changed, or after this long.
 const SAMPLE_AT_LEAST_EVERY: Span = Span::from_secs(10);
+/// A clock that is set back by more was wrong before or is wrong now: nothing is forgotten.
+const MOST_FORGOTTEN: Span = Span::from_hours(24);
 /// A file that could not be opened is tried again after this long.
 const RETRY: Duration = Duration::from_secs(5);
 /// What people asked for is read again after this long.
@@ -351,15 +353,32 @@ impl Inner {
         let fresh = self.sampled.get(group).is_some_and(|last| {
             let same = (&last.queue, &last.fleet, last.wanted)
                 == (&sample.queue, &sample.fleet, sample.wanted);
-            same && sample.t.since(last.t) < SAMPLE_AT_LEAST_EVERY
+            same && (Span::ZERO..SAMPLE_AT_LEAST_EVERY).contains(&sample.t.since(last.t))
         });
         if fresh {
             return;
         }
+        self.forget_the_future(group, sample.t);
         self.sampled.insert(group.into(), sample.clone());
         self.samples.push_back(sample);
         if self.samples.len() > BUFFERED_SAMPLES {
             self.samples.pop_front();
+        }
+    }
+
+    /// If the clock was set back, what it recorded of a time to come never was: two runs through the
+    /// same hour would look like one with all jobs of both.
+    fn forget_the_future(&mut self, group: &str, now: Timestamp) {
+        let Some(last) = self.sampled.get(group).map(|last| last.t).filter(|last| *last >= now)
+        else {
+            return;
+        };
+        self.samples.retain(|sample| sample.group != group || sample.t < now);
+        if last.since(now) <= MOST_FORGOTTEN {
+            self.with(|db| {
+                let sql = "DELETE FROM samples WHERE name = ?1 AND t_ms BETWEEN ?2 AND ?3";
+                db.execute(sql, (group, now.as_millis(), last.as_millis()))
+            });
         }
     }
 

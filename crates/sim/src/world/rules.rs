@@ -174,8 +174,8 @@ impl WorldRules {
         if self.min_workers.is_some_and(|min| min > most.unwrap_or(MOST_WORKERS)) {
             say("min_workers", "is above max_workers, or above 10000");
         }
-        if self.slots == Some(0) {
-            say("slots", "must be at least 1");
+        if self.slots.is_some_and(|slots| !(1..=MOST_WORKERS).contains(&slots)) {
+            say("slots", "must be 1 to 10000");
         }
         if self.outages.len() > MOST_OUTAGES {
             say("outages", "are more than 1000");

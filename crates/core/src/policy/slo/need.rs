@@ -139,7 +139,11 @@ impl<'a> Place<'a> {
         let mut free: Vec<Free> = rest.collect();
         let others = self.busy - free.len() as f64;
         if others > 0.0 {
-            free.push(Free { after: estimate.rest(0.0), slots: others });
+            let age = match self.queue.ages.is_empty() {
+                true => estimate.least_age(others),
+                false => 0.0,
+            };
+            free.push(Free { after: estimate.rest(age), slots: others });
         }
         free
     }

@@ -107,6 +107,22 @@ fn a_price_of_starts_makes_steps_wait_for_each_other() {
 }
 
 #[test]
+fn a_source_that_tells_no_ages_does_not_hide_a_job_that_never_ends() {
+    let (mut scene, mut state) = (scene(2, 0, 2, 60), PolicyState::default());
+    let mut first_order = None;
+    for look in 0..60 {
+        scene.later(5);
+        let queue = scene.queue.as_mut().unwrap();
+        (queue.waiting, queue.active) = (3, 2);
+        queue.oldest_wait = Some(Span::from_secs(5 * look));
+        if scene.rules.policy.wish(&mut state, &scene.look()).wanted > 2 {
+            first_order = first_order.or(Some(5 * look));
+        }
+    }
+    assert!(first_order.is_some_and(|s| s <= 60), "{first_order:?}");
+}
+
+#[test]
 fn a_price_of_waiting_orders_more_than_the_wanted_wait_asks_for() {
     let wanted = |max_wait: Option<i64>, price: f64, waiting: usize| {
         let mut scene = scene(1, 0, 1, 60);

@@ -53,7 +53,7 @@ pub(super) fn print(rows: &[Row<'_>], given: &Given, slots: bool) -> std::io::Re
             ))?;
         }
     }
-    let hint = match (rows.iter().any(|row| row.wait.is_none()), slots) {
+    let hint = match (rows.iter().all(|row| row.wait.is_none()), slots) {
         (true, _) => {
             Some("say how long jobs may wait (--max-wait 60s) to compare with knowing the future")
         }

@@ -15,7 +15,7 @@ use headcount_sim::search::parameters::{Parameter, parameters};
 use headcount_sim::search::split::{FEWEST_JOBS, Parts, split};
 use headcount_sim::search::{Aim, Answer, Figures, Question, search, try_out};
 use headcount_sim::world::MostWorkers;
-use headcount_sim::{Trace, WorldRules};
+use headcount_sim::{Trace, WorldRules, in_world};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub struct Args {
     /// Instead of a search: one parameter at these values, all else as it is; repeats
     #[arg(long, value_name = "KEY=VALUE,...", conflicts_with = "vary")]
     sweep: Vec<String>,
-    /// How many runs the search may take
+    /// About how many runs the search takes
     #[arg(long, default_value_t = 200, value_name = "NUMBER")]
     #[arg(value_parser = clap::value_parser!(u32).range(8..=100_000))]
     runs: u32,
@@ -173,10 +173,10 @@ impl Args {
             checked_on: &parts.how,
             history: given.past.as_ref().map(|past| &past.known),
             answer,
-            yaml: answer
-                .keep
-                .is_none()
-                .then(|| yaml::plain(&answer.best.rules, &answer.best.changes)),
+            yaml: answer.keep.is_none().then(|| {
+                let rules = in_world(&answer.best.rules, question.world, question.trace);
+                yaml::plain(&rules, &answer.best.changes)
+            }),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use headcount_sim::Trace;
 use headcount_sim::search::space::Change;
 use headcount_sim::search::split::Parts;
 use headcount_sim::search::{Answer, Figures, Keep, Question, Told};
+use headcount_sim::{Trace, in_world};
 
 use super::{plot, yaml};
 use crate::cli::jobs::Given;
@@ -119,9 +119,10 @@ fn verdict(question: &Question<'_>, parts: &Parts, answer: &Answer) -> io::Resul
             ))?;
             for Change { key, to, more, from } in &best.changes {
                 let from = from.as_deref().unwrap_or("not set");
-                out::line(format!("  {key}: {from} -> {to} (more: {more})"))?;
+                out::line(format!("  {key}: {from} -> {to} (higher: {more})"))?;
             }
-            out::print(&format!("\n{}", yaml::styled(&best.rules, &best.changes)))?;
+            let rules = in_world(&best.rules, question.world, question.trace);
+            out::print(&format!("\n{}", yaml::styled(&rules, &best.changes)))?;
         }
     }
     let last = if answer.keep.is_none() { best } else { present };
@@ -147,9 +148,17 @@ fn missed(question: &Question<'_>, answer: &Answer, by: &Told) -> Option<String>
             hours(least)
         ),
         None => {
-            "of the frontier none does; let more parameters vary, workers.max among them, or try \
-                 the policy slo"
-                .into()
+            let start_up = question.world.start_up;
+            let hint = match question.rules.policy.name() {
+                _ if start_up.as_secs_f64() >= wanted => {
+                    format!("a worker takes {start_up:#} to start, so enough must run beforehand")
+                }
+                "slo" => "let more parameters vary, workers.max among them".into(),
+                _ => {
+                    "let more parameters vary, workers.max among them, or try the policy slo".into()
+                }
+            };
+            format!("of the frontier none does; {hint}")
         }
     };
     Some(format!("a p95 wait of {} is not kept: {what}", wait(wanted)))
