@@ -194,3 +194,17 @@ pub const LEASE_DURATION: Duration = Duration::from_secs(30);
 pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Its holder acts no more this long after the last renewal that succeeded.
 pub const LEASE_TRUSTED: Duration = Duration::from_secs(20);
+/// A connection to a Nomad agent may take this long.
+pub const NOMAD_CONNECT: Duration = Duration::from_secs(3);
+/// A request to Nomad that is part of a look may take this long: less than the look.
+pub const NOMAD_LOOK: Duration = Duration::from_millis(4_500);
+/// Any other request to Nomad may take this long.
+pub const NOMAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer of Nomad may be this large, bytes: a thousand allocations with ten events each.
+pub const NOMAD_BYTES: usize = 32 << 20;
+/// After a change Nomad is watched this long, to tell who was started or goes.
+pub const NOMAD_FOLLOW: Duration = Duration::from_secs(3);
+/// The end of a deployment, during which Nomad does not scale, is awaited this long.
+pub const NOMAD_DEPLOYMENT: Duration = Duration::from_secs(2 * 60);
+/// A new count has this much of a lead before the stops that belong to it.
+pub const NOMAD_STOP_LAG: Duration = Duration::from_millis(2);

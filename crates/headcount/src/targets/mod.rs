@@ -11,6 +11,7 @@ pub mod docker_engine;
 pub mod drains;
 pub mod dry_run;
 pub mod kubernetes;
+pub mod nomad;
 pub mod process;
 mod program;
 pub mod script;
@@ -38,6 +39,8 @@ registry! {
         DryRun(dry_run::DryRunConfig),
         /// The pods of a Deployment, a StatefulSet or of a resource with a scale.
         Kubernetes(kubernetes::KubernetesConfig),
+        /// The allocations of a task group of a Nomad job.
+        Nomad(nomad::NomadConfig),
         /// Child processes of Headcount.
         Process(process::ProcessConfig),
         /// A program of yours that is told the number.
