@@ -13,6 +13,7 @@ mod fleet;
 mod history;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+mod nomad;
 mod process;
 mod redis;
 mod replay;

@@ -8,6 +8,7 @@ mod compose;
 mod docker;
 mod door;
 mod group;
+mod nomad;
 mod process;
 mod script;
 mod swarm;

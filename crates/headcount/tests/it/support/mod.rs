@@ -8,6 +8,7 @@ pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
 pub mod proxy;
+pub mod nomad_api;
 pub mod redis;
 pub mod run;
 pub mod wait;
