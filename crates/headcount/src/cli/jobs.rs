@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use headcount_core::{Rules, State};
+use headcount_sim::generate::{Recipe, samples};
 use headcount_sim::{Trace, WorldRules};
 
 use crate::cli::kept::Kept;
@@ -18,11 +20,15 @@ pub const NOW: &str = "now";
 #[derive(Debug, clap::Args)]
 pub struct Jobs {
     /// The jobs: a CSV file, gzipped or not
-    #[arg(long, value_name = "FILE", required_unless_present = "history")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["history", "made_up"])]
     trace: Option<PathBuf>,
     /// The jobs: what was recorded of this group while `headcount run` looked after it
     #[arg(long, value_name = "GROUP", conflicts_with = "trace")]
     history: Option<String>,
+    /// Jobs made up from a recipe
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["trace", "history", "since"])]
+    #[arg(value_parser = PossibleValuesParser::new(samples().iter().map(|(name, _)| *name)))]
+    made_up: Option<String>,
     /// Of the history only the last DURATION, for example `7d`
     #[arg(long, value_name = "DURATION", conflicts_with = "trace")]
     since: Option<For>,
@@ -54,6 +60,9 @@ pub struct Past {
 impl Jobs {
     /// What to call them: the file's name, or the group's.
     pub fn name(&self) -> String {
+        if let Some(name) = &self.made_up {
+            return format!("made-up {name}");
+        }
         match (&self.trace, &self.history) {
             (Some(path), _) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             (None, Some(group)) => format!("history of {group}"),
@@ -66,10 +75,16 @@ impl Jobs {
     /// # Errors
     /// The file makes no sense, there is no such group, or there are no jobs.
     pub fn load(&self, globals: &Globals) -> anyhow::Result<Given> {
+        let named = |(name, _): &(&str, Recipe)| Some(*name) == self.made_up.as_deref();
+        if let Some((_, recipe)) = samples().into_iter().find(named) {
+            return Ok(Given { trace: recipe.trace(1), past: None });
+        }
         match (&self.trace, &self.history) {
             (Some(path), _) => Ok(Given { trace: open(path)?, past: None }),
             (None, Some(group)) => self.recall(group, globals),
-            (None, None) => Err(WrongUse("give --trace FILE or --history GROUP".into()).into()),
+            (None, None) => {
+                Err(WrongUse("give --trace FILE, --history GROUP or --made-up NAME".into()).into())
+            }
         }
     }
 

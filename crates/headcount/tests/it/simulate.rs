@@ -230,3 +230,20 @@ fn files_that_make_no_sense_are_told_with_their_line() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
     }
 }
+
+#[test]
+fn jobs_can_be_made_up_and_clocks_do_not_matter() {
+    let found = rows("--made-up bursts --policy two.yaml --world world.yaml");
+    assert!(found[0]["jobs"].as_u64() > Some(500), "{found:?}");
+    let late = "t_seconds,service_seconds\n1790000000,50\n1790000000,100\n1790001000,50\n";
+    let ran = simulate(&[("jobs.csv", late)], &format!("{ALL} --json"));
+    let score: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    assert_eq!(score["worker_hours"], 1050.0 / 3600.0, "as if the first job came at 0");
+    let ran = simulate(&[("jobs.csv", "t_seconds,service_seconds\n0,5\n1e9,5\n")], ALL);
+    assert_eq!(
+        (ran.code, ran.err.contains("line 3: has a job of more than")),
+        (2, true),
+        "{}",
+        ran.err
+    );
+}

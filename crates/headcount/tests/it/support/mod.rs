@@ -7,8 +7,8 @@ pub mod docker;
 pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
-pub mod proxy;
 pub mod nomad_api;
+pub mod proxy;
 pub mod redis;
 pub mod run;
 pub mod wait;
