@@ -15,6 +15,7 @@ install_packages() {
   installed openssl || missing+=(openssl)
   installed node || missing+=(nodejs)
   installed npm || missing+=(npm)
+  installed curl || missing+=(curl)
   installed chromium || missing+=(chromium)
   installed cc || missing+=(gcc libc6-dev)
   [ ${#missing[@]} -eq 0 ] && return
