@@ -369,7 +369,7 @@ impl Inner {
     /// If the clock was set back, what it recorded of a time to come never was: two runs through the
     /// same hour would look like one with all jobs of both.
     fn forget_the_future(&mut self, group: &str, now: Timestamp) {
-        let Some(last) = self.sampled.get(group).map(|last| last.t).filter(|last| *last >= now)
+        let Some(last) = self.sampled.get(group).map(|last| last.t).filter(|last| *last > now)
         else {
             return;
         };

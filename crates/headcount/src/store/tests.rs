@@ -70,6 +70,25 @@ fn what_people_ask_for_crosses_processes() {
 }
 
 #[test]
+fn what_a_clock_recorded_before_it_was_set_back_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), 30);
+    let (t, mut state) = (today(), State::default());
+    let mut look = |at: i64| {
+        state.seen_at = Some(Timestamp::from_millis(at));
+        store.record("g", false, false, &observation(at), &decision(at, 1, 1), &state);
+        store.record("other", false, false, &observation(t), &decision(t, 1, 1), &state);
+        store.flush();
+    };
+    for later in [0, 60_000, 120_000, 30_000, 90_000] {
+        look(t + later);
+    }
+    let looks = store.looks("g", None).unwrap();
+    let times: Vec<i64> = looks.iter().map(|look| look.t.as_millis() - t).collect();
+    assert_eq!(times, [0, 30_000, 90_000]);
+}
+
+#[test]
 fn rows_older_than_wanted_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), 1);
