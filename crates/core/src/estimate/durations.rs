@@ -89,7 +89,7 @@ impl Estimate {
         self.durations.mean_up_to(limit).unwrap_or(UNKNOWN).max(0.001)
     }
 
-    /// As [`Estimate::duration`] for a job of a class; where little is known of it, as for any job.
+    /// As `duration` for a job of a class; where little is known of it, as for any job.
     pub fn duration_of(&self, class: &str, limit: f64) -> f64 {
         let any = self.duration(limit);
         let Some((sample, mean)) =
@@ -101,7 +101,7 @@ impl Estimate {
         (weight * mean + (1.0 - weight) * any).max(0.001)
     }
 
-    /// As [`Estimate::duration`] for the jobs that wait, by their classes where the source tells.
+    /// As `duration` for the jobs that wait, by their classes where the source tells.
     pub fn duration_of_waiting(&self, queue: &QueueReading, limit: f64) -> f64 {
         let told = queue.tags.iter().filter(|(_, jobs)| **jobs > 0);
         let (mut jobs, mut work) = (0.0, 0.0);

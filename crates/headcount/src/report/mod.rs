@@ -2,7 +2,7 @@
 //!
 //! The page needs nothing but itself: styles, data and the plotting script are in it, and it loads
 //! nothing from anywhere. What users wrote (names of files, messages) is escaped: as markup by `maud`,
-//! as data by [`plots`], and once more by the page's script where the plots would read it as markup.
+//! as data by `plots`, and once more by the page's script where the plots would read it as markup.
 //! The same runs always give the same page, byte for byte.
 
 mod page;

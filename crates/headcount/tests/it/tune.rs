@@ -111,11 +111,12 @@ fn a_terminal_gets_a_table_a_plot_and_yaml() {
 
     recommended, compared with the present rules on all jobs: 33.2 worker-hours instead of 14.3 (+133 %), p95 wait 70.0 s instead of 160.0 s, 36.3 changes/h instead of 24.1
     where it was not chosen (every third hour): 10.8 worker-hours instead of 4.68 (+131 %), p95 wait 70.0 s instead of 160.0 s, 36.8 changes/h instead of 24.2
-      policy.cpu_aware.cooldown: 1m 30s -> 25s (more: slower growth, fewer changes)
+      policy.cpu_aware.cooldown: 1m 30s -> 25s (higher: slower growth, fewer changes)
 
     workers:
       min: 0
       max: 6
+      start_up: 10s
     policy:
       cpu_aware:
         cooldown: 25s               # was 1m 30s

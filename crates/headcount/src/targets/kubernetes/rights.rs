@@ -87,7 +87,7 @@ impl Action {
     }
 }
 
-/// Everything that scaling `kind` can make use of, in the order of [`Rights`].
+/// Everything that scaling `kind` can make use of, in the order of `Rights`.
 pub fn actions(kind: &str) -> Option<[Action; 6]> {
     let config = super::KubernetesConfig { kind: kind.into(), ..<_>::default() };
     Some(of_kind(&config.kind()?))

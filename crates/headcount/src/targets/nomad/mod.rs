@@ -1,5 +1,5 @@
 //! The allocations of a task group of a Nomad job: the job's count is scaled, and the chosen ones
-//! are stopped where Nomad would take others. See [`fleet`] for whom Nomad takes, and [`scale`] for
+//! are stopped where Nomad would take others. See `fleet` for whom Nomad takes, and `scale` for
 //! what follows from it.
 
 mod api;
