@@ -72,6 +72,8 @@ pub(super) enum Fault {
 impl Caller {
     pub(super) fn new(config: &WebhookConfig, base_dir: &Path) -> anyhow::Result<Self> {
         let mut client = Client::builder()
+            // A server may close an idle connection at the very moment that it is used again.
+            .pool_max_idle_per_host(0)
             .user_agent(concat!("headcount/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(WEBHOOK_CONNECT)
             .redirect(Policy::custom(|attempt| {
