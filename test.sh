@@ -36,6 +36,7 @@ install_bull() {
 }
 
 stop_services() {
+  crates/headcount/tests/services/aws.sh stop "$services/aws" || true
   crates/headcount/tests/services/docker.sh stop "$services/docker" || true
 }
 
@@ -43,5 +44,6 @@ install_packages
 install_bull
 trap stop_services EXIT
 crates/headcount/tests/services/docker.sh start "$services/docker"
+(. "$services/docker/env" && crates/headcount/tests/services/aws.sh start "$services/aws" "$DOCKER_HOST")
 export HEADCOUNT_TEST_SERVICES=$services
 cargo test --workspace --all-features "$@"

@@ -132,6 +132,7 @@ impl Group {
         self.record(&seen, &decision, &state, news);
         let outcome = if news { self.act(&decision, token).await } else { None };
         self.note(&mut state, &decision, outcome.as_ref());
+        self.watch_over(&seen, token).await;
         self.tell(&state, seen, &decision, outcome).await;
 
         self.state = Some(state);
@@ -268,9 +269,8 @@ impl Group {
     /// The only place that changes the world.
     async fn act(&mut self, decision: &Decision, token: u64) -> Option<(Outcome, String)> {
         let (from, to) = decision.change()?;
-        match self.parts.lease.hold().await {
-            Ok(now) if now == token => {}
-            _ => return Some((Outcome::Failed, "the lease was lost: nothing was done".into())),
+        if !self.still_holds(token).await {
+            return Some((Outcome::Failed, "the lease was lost: nothing was done".into()));
         }
         let order = Order {
             group: self.parts.name.clone(),
@@ -296,6 +296,17 @@ impl Group {
         match scaled {
             Ok(scaled) => Some((Outcome::Done, scaled.note)),
             Err(error) => Some((Outcome::Failed, error.to_string())),
+        }
+    }
+
+    async fn still_holds(&mut self, token: u64) -> bool {
+        self.parts.lease.hold().await.is_ok_and(|now| now == token)
+    }
+
+    /// Lets the target keep its promise to busy workers, between two changes too.
+    async fn watch_over(&mut self, seen: &Observation, token: u64) {
+        if seen.fleet.value().is_some() && self.still_holds(token).await {
+            self.parts.target.watch_over(&self.busy).await;
         }
     }
 

@@ -208,3 +208,27 @@ pub const NOMAD_FOLLOW: Duration = Duration::from_secs(3);
 pub const NOMAD_DEPLOYMENT: Duration = Duration::from_secs(2 * 60);
 /// A new count has this much of a lead before the stops that belong to it.
 pub const NOMAD_STOP_LAG: Duration = Duration::from_millis(2);
+/// A connection to AWS may take this long.
+pub const AWS_CONNECT: Duration = Duration::from_secs(3);
+/// Credentials for AWS may take this long to get: less than a look.
+pub const AWS_LOGIN: Duration = Duration::from_secs(4);
+/// All requests of one look at an ECS service may take this long together: less than the look.
+pub const AWS_LOOK: Duration = Duration::from_millis(4_500);
+/// All requests of one change of an ECS service may take this long together.
+pub const AWS_TIMEOUT: Duration = Duration::from_secs(10);
+/// If AWS says that it is asked too often, it is asked again after about this long, then twice as long.
+pub const AWS_BACK_OFF: Duration = Duration::from_millis(300);
+/// So often at the most.
+pub const AWS_TRIES: u32 = 4;
+/// An answer of AWS may be this large, bytes: a hundred tasks are about 400 KB.
+pub const AWS_ANSWER_BYTES: usize = 8 << 20;
+/// A list of tasks comes in pages of a hundred, and has at most this many.
+pub const TASK_PAGES: usize = 50;
+/// While tasks start or end they are listed this often.
+pub const TASKS_IN_MOTION: Duration = Duration::from_secs(2);
+/// The tasks of a service whose numbers do not change are listed this often.
+pub const TASKS_AT_REST: Duration = Duration::from_secs(30);
+/// A task stays protected for this long, unless it is released or protected again, minutes.
+pub const TASK_PROTECTED_MINUTES: u32 = 60;
+/// All requests for protection between two changes may take this long together.
+pub const PROTECTION_TIMEOUT: Duration = Duration::from_secs(3);

@@ -228,7 +228,8 @@ fn compared(found: &[Finding], slots: u32) -> Vec<Finding> {
                     "a worker is killed {grace:#} after it is told to go, but a job ran for {job:#}"
                 ),
                 "let workers take longer to end: `grace` of the target, `stop_grace_period` of a Swarm \
-                 service, `terminationGracePeriodSeconds` of pods, `kill_timeout` of Nomad's tasks",
+                 service, `terminationGracePeriodSeconds` of pods, `kill_timeout` of Nomad's tasks, \
+                 `stopTimeout` of a task definition of ECS",
             ));
         }
     }

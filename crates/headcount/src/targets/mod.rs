@@ -10,6 +10,7 @@ pub mod docker;
 pub mod docker_engine;
 pub mod drains;
 pub mod dry_run;
+pub mod ecs;
 pub mod kubernetes;
 pub mod nomad;
 pub mod process;
@@ -37,6 +38,8 @@ registry! {
         Docker(docker::DockerConfig),
         /// Looks, but changes nothing.
         DryRun(dry_run::DryRunConfig),
+        /// The tasks of an Amazon ECS service.
+        Ecs(ecs::EcsConfig),
         /// The pods of a Deployment, a StatefulSet or of a resource with a scale.
         Kubernetes(kubernetes::KubernetesConfig),
         /// The allocations of a task group of a Nomad job.
@@ -101,6 +104,10 @@ pub trait Target: Send {
     /// # Errors
     /// What went wrong. Nothing may be assumed then; the next status tells.
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError>;
+
+    /// After every look, while the lease is held: who holds a job or may hold one, as in
+    /// [`Order::busy`]. For a target that keeps busy workers safe between two changes.
+    async fn watch_over(&mut self, _busy: &HashMap<String, Option<Span>>) {}
 
     /// What a person setting it up should know, each with its fix.
     async fn check(&mut self) -> Vec<Finding>;

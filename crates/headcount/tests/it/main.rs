@@ -9,6 +9,8 @@ mod config;
 mod contract;
 mod demo;
 mod docker;
+#[cfg(feature = "aws")]
+mod ecs;
 mod fleet;
 mod history;
 #[cfg(feature = "kubernetes")]

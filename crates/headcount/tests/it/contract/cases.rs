@@ -393,10 +393,10 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("everything has a time limit")
 }
 
-/// Ready, starting, draining and broken workers.
-fn counts(seen: &FleetSeen) -> (u32, u32, u32, u32) {
+/// Workers that serve or soon will (some become ready meanwhile), that drain, and that are broken.
+fn counts(seen: &FleetSeen) -> (u32, u32, u32) {
     let reading = &seen.reading;
-    (reading.ready, reading.starting, reading.draining, reading.broken)
+    (reading.capacity(), reading.draining, reading.broken)
 }
 
 /// The ids of the workers that serve or soon will.

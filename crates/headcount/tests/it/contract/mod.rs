@@ -7,6 +7,8 @@ mod cases;
 mod compose;
 mod docker;
 mod door;
+#[cfg(feature = "aws")]
+mod ecs;
 mod group;
 mod nomad;
 mod process;

@@ -4,6 +4,10 @@ pub mod browser;
 pub mod certificates;
 pub mod daemon;
 pub mod docker;
+#[cfg(feature = "aws")]
+pub mod ecs_api;
+#[cfg(feature = "aws")]
+pub mod emulators;
 pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
