@@ -90,7 +90,8 @@ pub async fn scale_in_removes_whom_it_says(rig: &mut dyn Rig) {
     let others: Vec<String> = all.iter().filter(|id| !chosen.contains(id)).cloned().collect();
     let mut busy = Vec::new();
     if target.promise() == Promise::DrainedVictims && !rig.picks_blindly() {
-        // It may only guess from what is busy.
+        // It may only guess from what is busy; who is only starting holds no job.
+        until(&mut target, "all are ready", |seen| seen.reading.starting == 0).await;
         assert!(rig.busy(&others).await, "a target that protects busy workers can have some");
         look(&mut target).await;
         busy = others;
@@ -244,7 +245,7 @@ pub async fn check_finds_a_broken_back_end(rig: &mut dyn Rig) {
 pub async fn a_dry_run_changes_nothing(rig: &mut dyn Rig) {
     let mut live = rig.open();
     go(rig, &mut live, 2).await;
-    let seen = until(&mut live, "all are ready", |seen| seen.reading.starting == 0).await;
+    let seen = look(&mut live).await;
     let before = sorted(rig.really().await);
     let mut dry = over(rig.open());
     assert!(dry.is_dry() && !live.is_dry());
