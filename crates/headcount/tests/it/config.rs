@@ -330,9 +330,15 @@ fn the_examples_are_right() {
         if path.extension().is_some_and(|e| e == "yaml") {
             count += 1;
             let loaded = config::load(&path, &Overrides::default());
-            if cfg!(not(feature = "aws")) && path.ends_with("ecs.yaml") {
+            let features = [
+                ("ecs.yaml", "aws", cfg!(feature = "aws")),
+                ("kubernetes.yaml", "kubernetes", cfg!(feature = "kubernetes")),
+            ];
+            let left_out = features.iter().find(|(file, _, is_in)| !is_in && path.ends_with(file));
+            if let Some((_, feature, _)) = left_out {
                 let error = loaded.expect_err("it was left out").to_string();
-                assert!(error.contains("build it with `--features aws`"), "{error}");
+                let fix = format!("build it with `--features {feature}`");
+                assert!(error.contains(&fix), "{error}");
                 continue;
             }
             loaded.unwrap_or_else(|e| panic!("{}", e.to_string()));

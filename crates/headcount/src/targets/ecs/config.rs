@@ -146,6 +146,7 @@ impl EcsConfig {
     }
 
     /// What tells this account from others, as far as the file says.
+    #[cfg(any(feature = "aws", test))]
     pub(crate) fn account(&self) -> &str {
         let of_arn = |text| Arn::parse(text).map(|arn| arn.account).filter(|a| !a.is_empty());
         [self.service.as_str(), &self.cluster, self.role_arn.as_deref().unwrap_or("")]
