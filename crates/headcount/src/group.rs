@@ -219,7 +219,12 @@ impl Group {
             tokio::time::timeout(LOOK_TIMEOUT, parts.target.status()),
         );
         let now = (parts.clock)();
-        let queue = queue.unwrap_or_else(|_| Err(too_slow()));
+        let mut queue = queue.unwrap_or_else(|_| Err(too_slow()));
+        if let Ok(seen) = &mut queue
+            && !parts.rules.policy.takes_windows()
+        {
+            seen.reading.occupancy = None;
+        }
         let fleet = fleet.unwrap_or_else(|_| Err(too_slow()));
         Observation {
             t: now,

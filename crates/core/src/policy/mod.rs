@@ -82,7 +82,7 @@ impl Policy {
     /// look more often than they decide.
     pub fn look(&self) -> Span {
         match self {
-            Self::Occupancy(p) => p.poll.min(occupancy::SAMPLE),
+            Self::Occupancy(p) if p.parity.is_none() => p.poll.min(occupancy::SAMPLE),
             _ => self.poll(),
         }
     }
@@ -90,6 +90,11 @@ impl Policy {
     /// Whether it cannot decide without a reading of the host.
     pub const fn needs_host(&self) -> bool {
         matches!(self, Self::CpuAware(_))
+    }
+
+    /// Whether it takes how busy the workers are from the queue's own windows, not from samples.
+    pub const fn takes_windows(&self) -> bool {
+        matches!(self, Self::Occupancy(p) if p.parity.is_some())
     }
 
     /// Whether it has a rule of its own against an overloaded CPU.

@@ -9,6 +9,9 @@
 //! 5. all three windows below `dec_scale_occupancy_rate`: n - inc; all above
 //!    `inc_scale_occupancy_rate`: n + inc. A window that is not known decides nothing.
 //!
+//! The windows are those of the observation if it has any, else our own samples; the loop passes a
+//! source's windows on only with `parity`.
+//!
 //! Source: Windmill's public documentation and pull requests. "More than" in the documentation is
 //! "or more" in the program since its version 1.423.1; backlogs are compared tag by tag.
 
@@ -61,6 +64,18 @@ pub struct Occupancy {
     /// Compare the sum over the tags instead of each tag.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sum_tags: bool,
+    /// Whose windows count. Default: those that are sampled here, every 5 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parity: Option<Parity>,
+}
+
+/// Another system whose own measurement is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Parity {
+    /// The means that Windmill's workers write into their pings. After half an hour of rest all
+    /// three rise together, since a resting worker keeps only its last 15 s.
+    Windmill,
 }
 
 impl Default for Occupancy {
@@ -76,6 +91,7 @@ impl Default for Occupancy {
             inc_num_workers: None,
             custom_tags: Vec::new(),
             sum_tags: false,
+            parity: None,
         }
     }
 }
@@ -411,16 +427,54 @@ mod tests {
         }
     }
 
+    /// One row for each field of the parameter table, against the rule that it changes.
     #[test]
-    fn a_step_is_a_fifth_of_the_range_unless_said() {
-        // max, inc_num_workers, expected of 3 with one job waiting
-        for (max, inc, wanted) in [(5, None, 4), (16, None, 6), (50, None, 12), (50, Some(2), 5)] {
-            let mut scene = scene(3, 1, all(0.0));
-            scene.rules.workers.max = max;
-            let policy = Occupancy { inc_num_workers: inc, ..Occupancy::default() };
-            let wish = policy.wish(&OccupancyState::default(), &scene.look());
-            assert_eq!(wish.wanted, wanted, "{max} {inc:?}");
+    fn each_parameter_has_its_default_and_its_effect() {
+        type Change = fn(&mut Occupancy, &mut Scene);
+        let of_max = |scene: &mut Scene, max| scene.rules.workers.max = max;
+        // Field and case; workers, waiting, windows, the last change; what is set; expected.
+        let (just, long) = (Some((29, false)), Some((1_499, true)));
+        type Row = (&'static str, u32, u64, [Option<f64>; 3], Option<(i64, bool)>, Change, u32);
+        let table: [Row; 24] = [
+            ("min_workers", 0, 0, all(0.0), None, |_, s| s.rules.workers.min = 2, 2),
+            ("min_workers of 0", 1, 0, all(0.0), None, |_, s| s.rules.workers.min = 0, 0),
+            ("max_workers", 9, 0, all(50.0), None, |_, s| s.rules.workers.max = 4, 4),
+            ("cooldown_seconds: 300", 3, 1, all(0.0), Some((299, false)), |_, _| (), 3),
+            ("cooldown_seconds, set", 3, 1, all(0.0), just, |p, _| p.cooldown_seconds = 30, 3),
+            ("... is over", 3, 1, all(0.0), just, |p, _| p.cooldown_seconds = 29, 4),
+            ("full_scale_cooldown_seconds: 1500", 3, 1, all(0.0), long, |_, _| (), 3),
+            ("..., set", 3, 1, all(0.0), long, |p, _| p.full_scale_cooldown_seconds = 1_499, 4),
+            ("inc_scale_num_jobs_waiting: 1", 3, 1, all(50.0), None, |_, _| (), 4),
+            ("..., below", 3, 4, all(50.0), None, |p, _| p.inc_scale_num_jobs_waiting = 5, 3),
+            ("..., reached", 3, 5, all(50.0), None, |p, _| p.inc_scale_num_jobs_waiting = 5, 4),
+            ("full_scale_jobs_waiting: max_workers", 3, 10, all(50.0), None, |_, _| (), 10),
+            ("..., below", 3, 10, all(0.0), None, |p, _| p.full_scale_jobs_waiting = Some(11), 4),
+            ("..., set", 3, 4, all(0.0), None, |p, _| p.full_scale_jobs_waiting = Some(4), 10),
+            ("dec_scale_occupancy_rate: 25", 3, 0, all(24.9), None, |_, _| (), 2),
+            ("..., set", 3, 0, all(24.9), None, |p, _| p.dec_scale_occupancy_rate = 20.0, 3),
+            ("inc_scale_occupancy_rate: 75", 3, 0, all(75.1), None, |_, _| (), 4),
+            ("..., set", 3, 0, all(75.1), None, |p, _| p.inc_scale_occupancy_rate = 80.0, 3),
+            ("inc_num_workers: a fifth", 3, 1, all(0.0), None, |_, s| s.rules.workers.max = 16, 6),
+            ("... at least 1", 3, 1, all(0.0), None, |_, s| s.rules.workers.max = 5, 4),
+            ("... rounded down", 3, 1, all(0.0), None, |_, s| s.rules.workers.max = 50, 12),
+            ("..., set", 3, 1, all(0.0), None, |p, _| p.inc_num_workers = Some(2), 5),
+            ("... to min at most", 3, 0, all(0.0), None, |p, _| p.inc_num_workers = Some(9), 1),
+            ("... to max at most", 8, 0, all(99.0), None, |p, _| p.inc_num_workers = Some(9), 10),
+        ];
+        for (field, n, waiting, windows, last, set, wanted) in table {
+            let mut scene = scene(n, waiting, windows);
+            of_max(&mut scene, 10);
+            let mut policy = Occupancy::default();
+            set(&mut policy, &mut scene);
+            let mut state = OccupancyState::default();
+            if let Some((ago, full)) = last {
+                state.acted_at = Some(scene.now.plus(Span::from_secs(-ago)));
+                state.was_full = full;
+            }
+            let wish = policy.wish(&state, &scene.look());
+            assert_eq!(wish.wanted, wanted, "{field}: {}", wish.why);
         }
+        assert_eq!(Occupancy::default().poll, Span::from_secs(30), "every 30 s");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use headcount_core::Kind;
 use headcount_core::policy::Policy;
 use headcount_core::policy::cpu_aware::CpuAware;
-use headcount_core::reading::{Worker, WorkerState};
+use headcount_core::policy::occupancy::{Occupancy, Parity};
+use headcount_core::reading::{Occupancies, Worker, WorkerState};
 use headcount_core::rules::{Fallback, Rules};
 use tempfile::TempDir;
 use tokio::time::{Duration, advance};
@@ -22,6 +23,8 @@ use crate::targets::{Promise, Scaled, TargetError};
 struct Script {
     queue: Result<(u64, u64), Silence>,
     queue_hangs: bool,
+    /// How busy the queue says that the workers are, over each window.
+    occupancy: Option<f64>,
     fleet: Result<u32, Silence>,
     target_fails: bool,
     runs_here: bool,
@@ -39,6 +42,7 @@ impl World {
         Self(Arc::new(Mutex::new(Script {
             queue: Ok((0, 0)),
             queue_hangs: false,
+            occupancy: None,
             fleet: Ok(workers),
             target_fails: false,
             runs_here: true,
@@ -67,7 +71,9 @@ impl Queue for World {
         }
         let (waiting, active) =
             script.queue.map_err(|why| Missing { why, detail: "scripted".into() })?;
-        let reading = QueueReading { waiting, active, ..QueueReading::default() };
+        let all = |percent| Occupancies { s15: percent, m5: percent, m30: percent };
+        let occupancy = script.occupancy.map(|percent| all(Some(percent)));
+        let reading = QueueReading { waiting, active, occupancy, ..QueueReading::default() };
         Ok(QueueSeen { reading, consumers: None })
     }
 
@@ -208,6 +214,17 @@ async fn grows_one_by_one_and_shrinks_after_idleness() {
     assert_eq!(targets(&bench.world), [2, 3, 4, 3, 2, 1]);
     let victims = &bench.world.see().orders[3].victims;
     assert_eq!(victims, &["w3"], "the youngest idle worker");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_windows_of_the_queue_count_only_with_parity() {
+    for (parity, expected) in [(None, vec![]), (Some(Parity::Windmill), vec![2])] {
+        let mut bench = Bench::new(1);
+        bench.rules.policy = Policy::Occupancy(Occupancy { parity, ..Occupancy::default() });
+        bench.world.set(|s| s.occupancy = Some(90.0));
+        pass(&mut bench.group(), 60).await;
+        assert_eq!(targets(&bench.world), expected, "{parity:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
