@@ -19,14 +19,18 @@ use crate::support::kube_api::KubeApi;
 use crate::support::wait::until;
 use crate::support::workers::order;
 
-type Rules = &'static [(&'static str, &'static str, &'static [&'static str])];
+/// What a Role allows: API group, resource, verbs.
+pub type Rules = &'static [(&'static str, &'static str, &'static [&'static str])];
 
 /// What the Windmill guide grants.
-const MINIMAL: Rules =
+pub const MINIMAL: Rules =
     &[("apps", "deployments", &["get", "patch"]), ("", "pods", &["get", "list", "patch"])];
 /// The least that scales.
-const SCALE_ONLY: Rules =
+pub const SCALE_ONLY: Rules =
     &[("apps", "deployments/scale", &["get", "patch"]), ("", "pods", &["list", "patch"])];
+/// Enough for a StatefulSet, whose pods need no annotations.
+pub const LAST_GOES: Rules =
+    &[("apps", "statefulsets", &["get", "patch"]), ("", "pods", &["list"])];
 /// What Windmill's chart grants.
 const NO_PODS: Rules = &[("apps", "deployments", &["get", "patch"])];
 

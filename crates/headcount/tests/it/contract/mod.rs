@@ -10,6 +10,8 @@ mod door;
 #[cfg(feature = "aws")]
 mod ecs;
 mod group;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod nomad;
 mod process;
 mod script;

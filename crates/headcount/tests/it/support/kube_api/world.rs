@@ -137,6 +137,21 @@ impl World {
         self.put((plural.into(), namespace.into(), name.into()), object);
     }
 
+    /// From now on this pod takes no jobs.
+    pub fn fall_ill(&mut self, name: &str, ill: Ill) {
+        let key = self.objects.keys().find(|key| key.0 == "pods" && key.2 == name);
+        let key = key.expect("it is there").clone();
+        let mut pod = self.objects[&key].clone();
+        for condition in pod["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "Ready" {
+                condition["status"] = json!("False");
+            }
+        }
+        fall_ill(&mut pod, ill);
+        self.ill.insert(name.into(), ill);
+        self.put(key, pod);
+    }
+
     /// The pods of a workload, oldest first.
     pub fn pods_of(&self, workload: &Key) -> Vec<&Value> {
         let mine = |(key, pod): &(&Key, &Value)| {
