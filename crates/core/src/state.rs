@@ -137,6 +137,8 @@ pub enum Outcome {
     Done,
     /// The target refused, failed or did not answer in time.
     Failed,
+    /// The target did nothing, for a reason that passes: no success, and no failure.
+    NotNow,
 }
 
 impl State {
@@ -154,6 +156,7 @@ impl State {
                 self.start_cooldowns(&pending);
             }
             Outcome::Failed => self.breaker.action_failed(now),
+            Outcome::NotNow => {}
         }
     }
 

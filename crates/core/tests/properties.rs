@@ -182,6 +182,7 @@ fn look(extreme: bool) -> impl Strategy<Value = Look> {
     let outcome = prop_oneof![
         4 => Just(Some(Outcome::Done)),
         1 => Just(Some(Outcome::Failed)),
+        1 => Just(Some(Outcome::NotNow)),
         1 => Just(None),
     ];
     let cadence = select(vec![Cadence::EveryLook, Cadence::OwnPoll]);

@@ -55,6 +55,7 @@ impl Story {
             }
             "cadence" if words[1] == "own" => self.cadence = Cadence::OwnPoll,
             "failed" => self.outcome = Some(Outcome::Failed),
+            "not_now" => self.outcome = Some(Outcome::NotNow),
             "restart" => {
                 self.outcome = None;
                 self.restarted = true;

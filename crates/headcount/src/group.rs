@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use headcount_core::{
     Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
-    Reading, Rules, Silence, Span, State, Timestamp, decide,
+    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY,
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
 use crate::store::Store;
-use crate::targets::{FleetSeen, Order, Target};
+use crate::targets::{FleetSeen, Order, Target, TargetError};
 
 pub use tick::Tick;
 use voice::Voice;
@@ -72,6 +72,8 @@ pub struct Group {
     busy: HashMap<String, Option<Span>>,
     /// The last change that a dry run pretended.
     pretended: Option<(u32, u32)>,
+    /// The change that the target did not make yet.
+    waits: Option<(u32, u32)>,
 }
 
 impl Group {
@@ -86,6 +88,7 @@ impl Group {
             listed_at: None,
             busy: HashMap::new(),
             pretended: None,
+            waits: None,
         }
     }
 
@@ -131,9 +134,10 @@ impl Group {
         let news = self.is_news(&decision);
         self.record(&seen, &decision, &state, news);
         let outcome = if news { self.act(&decision, token).await } else { None };
-        self.note(&mut state, &decision, outcome.as_ref());
+        let again = self.waits_again(&decision, outcome.as_ref());
+        self.note(&mut state, &decision, outcome.as_ref(), again);
         self.watch_over(&seen, token).await;
-        self.tell(&state, seen, &decision, outcome).await;
+        self.tell(&state, seen, &decision, outcome, again).await;
 
         self.state = Some(state);
         decision.look_again.unwrap_or(self.parts.look).min(self.parts.look)
@@ -172,6 +176,18 @@ impl Group {
         let change = decision.change();
         let before = std::mem::replace(&mut self.pretended, change);
         change.is_some() && !(self.parts.target.is_dry() && before == change)
+    }
+
+    /// Whether the target says "not now" to the same change as at the last tick: that is no news.
+    fn waits_again(&mut self, decision: &Decision, outcome: Option<&(Outcome, String)>) -> bool {
+        if decision.rule == Rule::Waiting {
+            // Between two polls of the policy nothing is asked.
+            return false;
+        }
+        let change = decision.change();
+        let now = change.filter(|_| outcome.is_some_and(|(what, _)| *what == Outcome::NotNow));
+        let before = std::mem::replace(&mut self.waits, now);
+        now.is_some() && before == now
     }
 
     fn blank_tick(&self) -> Tick {
@@ -300,6 +316,9 @@ impl Group {
         };
         match scaled {
             Ok(scaled) => Some((Outcome::Done, scaled.note)),
+            Err(TargetError::NotNow { what, detail }) => {
+                Some((Outcome::NotNow, format!("{what}: {detail}")))
+            }
             Err(error) => Some((Outcome::Failed, error.to_string())),
         }
     }
@@ -315,10 +334,20 @@ impl Group {
         }
     }
 
-    fn note(&self, state: &mut State, decision: &Decision, outcome: Option<&(Outcome, String)>) {
+    fn note(
+        &self,
+        state: &mut State,
+        decision: &Decision,
+        outcome: Option<&(Outcome, String)>,
+        again: bool,
+    ) {
         let Some((outcome, note)) = outcome else { return };
         state.note(*outcome, self.now());
-        self.parts.store.settle(&self.parts.memory, decision.t, *outcome, note, state);
+        let Parts { store, memory, .. } = &self.parts;
+        match again {
+            true => store.withdraw(memory, decision.t, state),
+            false => store.settle(memory, decision.t, *outcome, note, state),
+        }
     }
 
     /// Logs, watchers and the compatible list.
@@ -328,10 +357,12 @@ impl Group {
         seen: Observation,
         decision: &Decision,
         outcome: Option<(Outcome, String)>,
+        again: bool,
     ) {
         self.voice.asked(&state.controls);
         self.voice.saw(&seen);
         match &outcome {
+            Some(_) if again => {}
             Some(outcome) => self.voice.changed(decision, outcome),
             None => self.voice.held(decision),
         }

@@ -53,6 +53,7 @@ fn row(event: &Event) -> [Cell; 6] {
         _ if event.dry => cell(DIM, "dry run"),
         Some(Outcome::Done) => cell(GOOD, "done"),
         Some(Outcome::Failed) => cell(PROBLEM, "failed"),
+        Some(Outcome::NotNow) => cell(WARNING, "not now"),
         None => cell(WARNING, "unknown"),
     };
     let mut why = event.decision.reason.clone();

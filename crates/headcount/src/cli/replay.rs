@@ -22,7 +22,7 @@ use crate::limits::{OBSERVATION_BYTES, STATE_BYTES};
 Reads one observation a line from standard input and prints one decision a line, both JSON:
   {\"t\": 0, \"queue\": {\"waiting\": 3, \"active\": 1}, \"host\": {\"cpu_raw\": 41.5}, \
 \"fleet\": {\"ready\": 1, \"starting\": 0}}
-A decided change counts as done unless the next line has \"outcome\": \"failed\".")]
+A decided change counts as done unless the next line has \"outcome\": \"failed\" or \"not_now\".")]
 pub struct Args {
     /// The rules: a group of the configuration file, without queue and target
     #[arg(long, value_name = "FILE")]
@@ -112,9 +112,9 @@ fn observation(line: &[u8]) -> anyhow::Result<(Observation, Outcome)> {
     let Some(keys) = value.as_object() else { bail!("not an observation: write a JSON object") };
     let outcome = match keys.get("outcome").filter(|outcome| !outcome.is_null()) {
         None => Outcome::Done,
-        Some(outcome) => Outcome::deserialize(outcome)
-            .ok()
-            .with_context(|| format!("outcome: {outcome} is neither \"done\" nor \"failed\""))?,
+        Some(outcome) => Outcome::deserialize(outcome).ok().with_context(|| {
+            format!("outcome: {outcome} is none of \"done\", \"failed\" and \"not_now\"")
+        })?,
     };
     Ok((Observation::deserialize(&value)?, outcome))
 }

@@ -27,6 +27,7 @@ struct Script {
     occupancy: Option<f64>,
     fleet: Result<u32, Silence>,
     target_fails: bool,
+    target_waits: bool,
     runs_here: bool,
     lease: Result<u64, String>,
     cpu: f64,
@@ -45,6 +46,7 @@ impl World {
             occupancy: None,
             fleet: Ok(workers),
             target_fails: false,
+            target_waits: false,
             runs_here: true,
             lease: Ok(1),
             cpu: 20.0,
@@ -110,8 +112,12 @@ impl Target for World {
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
-        let fails = self.see().target_fails;
+        let (fails, waits) = (self.see().target_fails, self.see().target_waits);
         self.set(|s| s.orders.push(order.clone()));
+        if waits {
+            let (what, detail) = ("scale".into(), format!("try {}", self.see().orders.len()));
+            return Err(TargetError::NotNow { what, detail });
+        }
         if fails {
             let (what, detail) = ("scale".into(), "scripted".into());
             return Err(TargetError::Failed { what, detail });
@@ -329,6 +335,35 @@ async fn a_failing_target_is_left_alone_for_longer_and_longer() {
     bench.world.set(|s| s.target_fails = false);
     pass(&mut group, 3700).await;
     assert_eq!(bench.world.see().fleet.unwrap(), 4, "recovers by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_says_not_now_is_asked_again_and_again_and_told_of_once() {
+    let bench = Bench::new(3);
+    let mut group = bench.group();
+    bench.world.set(|s| s.target_waits = true);
+    pass(&mut group, 600).await;
+    let tries = targets(&bench.world);
+    assert!(tries.len() >= 10 && tries.iter().all(|to| *to == 2), "at each poll: {tries:?}");
+    let told = |group: &Group| -> Vec<(Option<Outcome>, String)> {
+        let events = group.parts.store.events(Some("g"), None, 100);
+        events.into_iter().map(|event| (event.outcome, event.note)).collect()
+    };
+    assert_eq!(told(&group), [(Some(Outcome::NotNow), "scale: try 1".to_owned())]);
+
+    // It has not failed: growth comes at the next poll.
+    bench.world.set(|s| (s.queue, s.target_waits) = (Ok((60, 1)), false));
+    pass(&mut group, 30).await;
+    let tries = &targets(&bench.world)[tries.len()..];
+    assert_eq!(tries, [4]);
+    let outcomes: Vec<_> = told(&group).into_iter().map(|(outcome, _)| outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::Done), Some(Outcome::NotNow)]);
+
+    // Another change, or the same after a while, is news.
+    bench.world.set(|s| (s.queue, s.target_waits) = (Ok((0, 0)), true));
+    pass(&mut group, 600).await;
+    assert_eq!(told(&group)[0].0, Some(Outcome::NotNow));
+    assert_eq!(told(&group).len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ impl fmt::Display for Tick {
         write!(f, ", {}", decision.reason)?;
         match &self.outcome {
             Some((Outcome::Failed, note)) => write!(f, "; failed: {note}"),
+            Some((Outcome::NotNow, note)) => write!(f, "; not now: {note}"),
             Some((Outcome::Done, note)) if !note.is_empty() => write!(f, "; {note}"),
             _ => Ok(()),
         }

@@ -89,9 +89,9 @@ impl Voice {
         self.held = None;
         let Decision { current, policy_wanted, wanted, kind, rule, reason, .. } = decision;
         let (group, dry, kind, rule) = (&self.group, self.dry, kind.name(), rule.name());
-        let (done, note) = (outcome.0 == Outcome::Done, &outcome.1);
-        if done {
-            tracing::info!(
+        let (outcome, note) = (outcome.0, &outcome.1);
+        match outcome {
+            Outcome::Done => tracing::info!(
                 group,
                 dry,
                 kind,
@@ -101,9 +101,18 @@ impl Voice {
                 wanted,
                 note,
                 "{reason}"
-            );
-        } else {
-            tracing::warn!(
+            ),
+            Outcome::NotNow => tracing::info!(
+                group,
+                dry,
+                kind,
+                rule,
+                current,
+                policy_wanted,
+                wanted,
+                "{reason}: not now: {note}"
+            ),
+            Outcome::Failed => tracing::warn!(
                 group,
                 dry,
                 kind,
@@ -112,7 +121,7 @@ impl Voice {
                 policy_wanted,
                 wanted,
                 "{reason}: {note}"
-            );
+            ),
         }
     }
 

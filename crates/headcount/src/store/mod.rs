@@ -30,7 +30,7 @@ pub struct Store {
     inner: Mutex<Inner>,
 }
 
-/// A decision that changed, or failed to change, a number of workers.
+/// A decision that changed, or did not manage to change, a number of workers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
     /// When it was decided.
@@ -206,6 +206,22 @@ impl Store {
                 db.execute(sql, params![outcome_name(outcome), note, group, t.as_millis()])
             });
         }
+        inner.write();
+    }
+
+    /// Takes back the event of a change that was not made after all and is no news, and keeps the
+    /// state that knows it.
+    pub fn withdraw(&self, group: &str, t: Timestamp, state: &State) {
+        let mut inner = self.lock();
+        if let Some(latest) = inner.latest.get_mut(group) {
+            latest.state = state.clone();
+            inner.dirty.insert(group.into());
+        }
+        inner.events.retain(|event| event.group != group || event.t != t);
+        inner.with(|db| {
+            let sql = "DELETE FROM events WHERE name = ?1 AND t_ms = ?2 AND outcome IS NULL";
+            db.execute(sql, params![group, t.as_millis()])
+        });
         inner.write();
     }
 

@@ -121,7 +121,7 @@ pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
         t: Timestamp::from_millis(row.get(0)?),
         group: row.get(1)?,
         dry: row.get(2)?,
-        outcome: outcome.map(|name| if name == "done" { Outcome::Done } else { Outcome::Failed }),
+        outcome: outcome.as_deref().map(outcome_of),
         note: row.get(4)?,
         observation: json(row, 5)?,
         decision: json(row, 6)?,
@@ -132,6 +132,15 @@ pub(super) const fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "done",
         Outcome::Failed => "failed",
+        Outcome::NotNow => "not_now",
+    }
+}
+
+fn outcome_of(name: &str) -> Outcome {
+    match name {
+        "done" => Outcome::Done,
+        "not_now" => Outcome::NotNow,
+        _ => Outcome::Failed,
     }
 }
 

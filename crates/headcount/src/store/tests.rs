@@ -60,6 +60,27 @@ fn a_change_is_on_disk_before_it_is_acted_on() {
 }
 
 #[test]
+fn an_event_that_is_no_news_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let t = today();
+    let store = Store::open(folder.path(), 30);
+    let at = |after: i64| Timestamp::from_millis(t + after);
+    for after in [0, 1] {
+        store.record("g", false, true, &observation(t), &decision(t + after, 1, 2), &state(t));
+        store.record("h", false, true, &observation(t), &decision(t + after, 1, 2), &state(t));
+    }
+    store.settle("g", at(0), Outcome::NotNow, "a rollout", &state(t));
+    // What has an outcome stays.
+    store.withdraw("g", at(0), &state(t));
+    store.withdraw("g", at(1), &state(t + 1));
+    let other = Store::open_existing(folder.path()).unwrap();
+    let events = other.events(Some("g"), None, 10);
+    assert_eq!((events.len(), events[0].t, events[0].outcome), (1, at(0), Some(Outcome::NotNow)));
+    assert_eq!(other.load("g").unwrap(), state(t + 1));
+    assert_eq!(other.events(Some("h"), None, 10).len(), 2);
+}
+
+#[test]
 fn what_people_ask_for_crosses_processes() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Store::open(folder.path(), 30);

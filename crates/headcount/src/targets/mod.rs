@@ -197,6 +197,15 @@ pub enum TargetError {
         /// As many were there when it was decided, [`Order::from`].
         decided_for: u32,
     },
+    /// Nothing was changed, for a reason that passes: workers are busy, a rollout is under way. It is
+    /// no failure, and the next tick tries again.
+    #[error("not now: {what}: {detail}")]
+    NotNow {
+        /// What was to be done.
+        what: String,
+        /// What is waited for, and what a person can do about it.
+        detail: String,
+    },
     /// The back end refused or failed.
     #[error("{what}: {detail}")]
     Failed {

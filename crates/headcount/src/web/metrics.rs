@@ -171,7 +171,11 @@ impl Metrics {
             self.cpu(&group, "ema", ema);
         }
         if let Some((outcome, _)) = &tick.outcome {
-            let outcome = if *outcome == Outcome::Done { "done" } else { "failed" };
+            let outcome = match outcome {
+                Outcome::Done => "done",
+                Outcome::Failed => "failed",
+                Outcome::NotNow => "not_now",
+            };
             let labels =
                 ActionLabels { group: tick.group.clone(), kind: decision.kind.name(), outcome };
             self.actions.get_or_create(&labels).inc();

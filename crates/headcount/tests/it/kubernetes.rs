@@ -9,6 +9,7 @@ mod roles;
 mod whole;
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use headcount::config::Place;
 use headcount::targets::kubernetes::KubernetesConfig;
@@ -76,4 +77,24 @@ async fn six_of_which_three_are_busy() -> (KubeApi, Vec<(String, i64)>) {
         api.staying().into_iter().skip(3).zip([30, 3_600, 86_500]).collect();
     api.world().busy.extend(busy.iter().map(|(name, _)| name.clone()));
     (api, busy)
+}
+
+/// What is logged on this thread until the guard is dropped.
+fn listen() -> (Arc<Mutex<String>>, tracing::subscriber::DefaultGuard) {
+    #[derive(Clone)]
+    struct Sink(Arc<Mutex<String>>);
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Arc::new(Mutex::new(String::new()));
+    let sink = Sink(Arc::clone(&log));
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
+    (log, tracing::subscriber::set_default(subscriber))
 }

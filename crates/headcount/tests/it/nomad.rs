@@ -158,6 +158,7 @@ async fn with_require_victims_a_busy_one_is_never_put_at_risk() {
     let careful = NomadConfig { require_victims: true, ..config(&nomad) };
     let mut target = open(&careful);
     let error = target.scale(&told(&nomad, 3, 2, &[0])).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
     let said = "refused, since `require_victims` is set: Nomad takes web.work[2] first";
     assert!(detail(&error).contains(said), "{error}");
     assert_eq!((counts_asked(&nomad), stays(&nomad)), (vec![], vec![0, 1, 2]));

@@ -134,7 +134,7 @@ fn a_bad_line_is_named_and_ends_it() {
         ("{}", "line 3: key `t` is missing"),
         (r#"{"t": "now"}"#, "line 3: t: "),
         (r#"{"t": 1, "queue": {"waiting": -1, "active": 0}}"#, "line 3: queue: invalid value"),
-        (r#"{"t": 1, "outcome": "maybe"}"#, "line 3: outcome: \"maybe\" is neither"),
+        (r#"{"t": 1, "outcome": "maybe"}"#, "line 3: outcome: \"maybe\" is none of"),
         ("\u{0}", "line 3: not JSON at column 1"),
         (&long, "line 3: longer than 1048576 bytes"),
     ];

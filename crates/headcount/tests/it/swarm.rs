@@ -137,6 +137,7 @@ async fn with_require_victims_nothing_shrinks_while_one_may_be_busy() {
     let all: Vec<&str> = ids(&seen, WorkerState::Ready);
     let refused = order_with_busy(2, 1, &all[..1], &all[1..]);
     let error = target.scale(&refused).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
     assert!(error.to_string().ends_with("1 of 2 may be busy, and Swarm picks who goes"), "{error}");
     assert_eq!(service.replicas(), 2);
     target.scale(&order_with_busy(2, 1, &all[..1], &[])).await.unwrap();

@@ -168,7 +168,7 @@ impl View {
         outcome: Option<&(Outcome, String)>,
     ) -> Option<String> {
         let (from, to) = decision.change()?;
-        let failed = outcome.filter(|(outcome, _)| *outcome == Outcome::Failed);
+        let failed = outcome.filter(|(outcome, _)| *outcome != Outcome::Done);
         match failed {
             Some(_) => self.failures += 1,
             None if to > from => self.scale_outs += 1,

@@ -83,7 +83,7 @@ impl Ecs {
             && let Some(why) = &unprotected
         {
             let detail = format!("refused, since `require_victims` is set: {why}");
-            return Err(TargetError::Failed { what: what.into(), detail });
+            return Err(TargetError::NotNow { what: what.into(), detail });
         }
         let go = known.desired_count.saturating_sub(order.to) as usize;
         let order_of_leave =

@@ -99,14 +99,12 @@ impl Kubernetes {
                 }
                 Steered::Fully => going
                     .iter()
-                    .find(|pod| {
-                        !order.victims.contains(&pod.name) && trouble(pod, &self.shows()).is_none()
-                    })
-                    .map(|pod| format!("{} would go, which is not one of those chosen", pod.name)),
+                    .find(|pod| wrong(pod) && trouble(pod, &self.shows()).is_none())
+                    .map(|pod| format!("{} would go, which may be busy", pod.name)),
             };
             if let Some(why) = refused {
                 let detail = format!("refused, since `require_victims` is set: {why}");
-                return Err(TargetError::Failed { what: what.into(), detail });
+                return Err(TargetError::NotNow { what: what.into(), detail });
             }
         }
         let names: Vec<String> = going.iter().map(|pod| pod.name.clone()).collect();

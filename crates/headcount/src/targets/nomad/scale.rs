@@ -118,8 +118,8 @@ impl Nomad {
         order: &Order,
         what: &str,
     ) -> Result<Scaled, TargetError> {
-        let failed = |detail: String| TargetError::Failed { what: what.to_owned(), detail };
-        let plan = self.plan(known, order).map_err(failed)?;
+        let not_now = |detail: String| TargetError::NotNow { what: what.to_owned(), detail };
+        let plan = self.plan(known, order).map_err(not_now)?;
         let count = known.places().count_to_shrink(plan.to);
         self.within_bounds(count, what)?;
         let after = match plan.stop.is_empty() {

@@ -202,7 +202,7 @@ impl Swarm {
                  and not the update",
                 service.name
             );
-            return Err(TargetError::Failed { what: what.into(), detail });
+            return Err(TargetError::NotNow { what: what.into(), detail });
         }
         let more = order.to - service.replicas;
         self.set(&service, order, what).await?;
@@ -217,7 +217,7 @@ impl Swarm {
         order: &Order,
         what: &str,
     ) -> Result<Scaled, TargetError> {
-        let refuse = |detail: String| Err(TargetError::Failed { what: what.into(), detail });
+        let refuse = |detail: String| Err(TargetError::NotNow { what: what.into(), detail });
         if let Some(update) = service.update_under_way() {
             return refuse(format!("refused while {update} of {} goes on", service.name));
         }

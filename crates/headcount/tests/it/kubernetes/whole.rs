@@ -9,12 +9,13 @@ use headcount::finding::Finding;
 use headcount::group::{Group, Parts};
 use headcount::queues::{Consumer, Identity, Queue, QueueSeen};
 use headcount::store::Store;
+use headcount::targets::kubernetes::KubernetesConfig;
 use headcount::targets::kubernetes::lease::KubernetesLease;
-use headcount_core::{HostReading, Missing, QueueReading, Reading, Rules, Span};
+use headcount_core::{HostReading, Missing, Outcome, QueueReading, Reading, Rules, Span};
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use super::open;
+use super::{listen, open};
 use crate::support::kube_api::{KubeApi, NAMESPACE};
 use crate::support::wait::until;
 
@@ -45,14 +46,13 @@ impl Queue for Workers {
     }
 }
 
-fn group(api: &KubeApi, told: &Told, folder: &tempfile::TempDir) -> Group {
-    let config = api.config("admin");
+fn group(config: &KubernetesConfig, told: &Told, folder: &tempfile::TempDir) -> Group {
     let place = Place {
         group: "g".into(),
         state_dir: folder.path().into(),
         base_dir: folder.path().into(),
     };
-    let lease = KubernetesLease::new(Some(&config), "", false, &place).unwrap();
+    let lease = KubernetesLease::new(Some(config), "", false, &place).unwrap();
     let rules = json!({ "workers": { "min": 1, "max": 3 }, "policy": { "cpu_aware": {} } });
     let rules: Rules = serde_json::from_value(rules).unwrap();
     Group::new(Parts {
@@ -61,7 +61,7 @@ fn group(api: &KubeApi, told: &Told, folder: &tempfile::TempDir) -> Group {
         rules,
         look: Span::from_secs(5),
         queue: Box::new(Workers(Arc::clone(told))),
-        target: open(&config),
+        target: open(config),
         host: Arc::new(|now, _| Reading::known(HostReading::default(), now)),
         budget: Arc::new(Budget::default()).member("g", None),
         store: Arc::new(Store::open(folder.path(), 1)),
@@ -81,7 +81,7 @@ async fn the_loop_keeps_the_busy_ones_and_stops_when_the_lease_is_lost() {
     let ages = [None, None, None, Some(5), Some(50), Some(500)];
     let told: Told = Arc::new(Mutex::new(names.iter().cloned().zip(ages).collect()));
     api.world().busy.extend(names[3..].iter().cloned());
-    let mut group = group(&api, &told, &folder);
+    let mut group = group(&api.config("admin"), &told, &folder);
     group.tick().await;
     assert_eq!(api.desired(), 3, "the bounds");
     until("three are left", async || api.pods().len() == 3).await;
@@ -102,5 +102,40 @@ async fn the_loop_keeps_the_busy_ones_and_stops_when_the_lease_is_lost() {
     api.set_outside(5);
     group.tick().await;
     assert_eq!(api.desired(), 5);
+    group.leave().await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_passes_is_told_once_and_tried_again_at_each_tick() {
+    let api = KubeApi::with("statefulsets", 4, false).await;
+    let folder = tempfile::tempdir().unwrap();
+    // The last one would go.
+    let ages = [None, None, None, Some(5)];
+    let told: Told = Arc::new(Mutex::new(api.staying().into_iter().zip(ages).collect()));
+    let config = KubernetesConfig {
+        kind: "stateful_set".into(),
+        require_victims: true,
+        ..api.config("admin")
+    };
+    let mut group = group(&config, &told, &folder);
+    let (log, _guard) = listen();
+    for _ in 0..5 {
+        group.tick().await;
+        assert_eq!(api.desired(), 4);
+    }
+    let said = "scaling StatefulSet jobs/worker to 3: refused, since `require_victims` is set: \
+                worker-3 would go, which may be busy";
+    let text = log.lock().unwrap().clone();
+    assert_eq!(text.matches(&format!("not now: {said}")).count(), 1, "{text}");
+    let store = Store::open(folder.path(), 1);
+    let events = store.events(None, None, 10);
+    let events: Vec<_> = events.iter().map(|e| (e.outcome, e.note.as_str())).collect();
+    assert_eq!(events, [(Some(Outcome::NotNow), said)]);
+
+    told.lock().unwrap()[3].1 = None;
+    group.tick().await;
+    assert_eq!(api.desired(), 3, "no wait after what is no failure");
+    let outcomes: Vec<_> = store.events(None, None, 10).iter().map(|e| e.outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::Done), Some(Outcome::NotNow)]);
     group.leave().await;
 }
