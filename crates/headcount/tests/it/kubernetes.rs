@@ -5,6 +5,7 @@ mod exchanges;
 mod failures;
 mod leases;
 mod manifests;
+mod rivals;
 mod roles;
 mod whole;
 

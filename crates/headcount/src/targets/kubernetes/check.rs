@@ -1,5 +1,5 @@
 //! What `headcount check` says of a Kubernetes target: what the account may and may not do, and
-//! whether what is to be scaled is there and lets its pods finish.
+//! whether what is to be scaled is there, lets its pods finish, and is scaled by nobody else.
 
 use kube::api::{Api, ListParams};
 use kube::core::{DynamicObject, PartialObjectMeta};
@@ -53,6 +53,7 @@ impl Kubernetes {
             Ok(seen) => {
                 let workers = seen.reading.capacity() as usize;
                 findings.extend(self.found(workers));
+                findings.extend(self.rivals().await);
             }
             Err(missing) => findings.push(self.not_found(&missing.to_string()).await),
         }

@@ -18,6 +18,8 @@ mod pods;
 #[cfg(feature = "kubernetes")]
 pub mod rights;
 #[cfg(feature = "kubernetes")]
+mod rivals;
+#[cfg(feature = "kubernetes")]
 mod scale;
 #[cfg(feature = "kubernetes")]
 mod selector;

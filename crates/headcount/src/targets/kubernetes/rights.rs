@@ -98,6 +98,12 @@ pub fn of_leases() -> [Action; 3] {
     ["get", "create", "update"].map(|verb| Action::new(verb, "coordination.k8s.io", "leases", ""))
 }
 
+/// Everything that is needed to see who else scales the same.
+pub fn of_rivals() -> [Action; 2] {
+    [("autoscaling", "horizontalpodautoscalers"), ("keda.sh", "scaledobjects")]
+        .map(|(group, resource)| Action::new("list", group, resource, ""))
+}
+
 pub(super) fn of_kind(kind: &Kind) -> [Action; 6] {
     let resource = kind.resource();
     let (group, plural) = (resource.group.as_str(), resource.plural.as_str());

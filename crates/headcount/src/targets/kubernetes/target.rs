@@ -46,6 +46,7 @@ pub(super) struct Kubernetes {
     gone: HashSet<String>,
     pub(super) warned_of_costs: bool,
     warned_of_list: bool,
+    looked_for_rivals: bool,
     picks: Option<Picks>,
     memory: Memory,
 }
@@ -70,6 +71,7 @@ impl Kubernetes {
             gone: HashSet::new(),
             warned_of_costs: false,
             warned_of_list: false,
+            looked_for_rivals: false,
             picks,
             memory: Memory::default(),
         })
@@ -281,6 +283,18 @@ impl Target for Kubernetes {
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         self.change(order).await
+    }
+
+    /// Nothing to guard between two changes. The first time, those who scale the same are warned of.
+    async fn watch_over(&mut self, _busy: &HashMap<String, Option<Span>>) {
+        if std::mem::replace(&mut self.looked_for_rivals, true) {
+            return;
+        }
+        for Finding { what, fix, .. } in self.rivals().await {
+            if let Some(fix) = fix {
+                tracing::warn!(group = self.group, "{what}; {fix}");
+            }
+        }
     }
 
     async fn check(&mut self) -> Vec<Finding> {

@@ -114,6 +114,7 @@ async fn the_role_is_enough_and_no_more() {
         .unwrap()
         .into_iter()
         .chain(rights::of_leases())
+        .chain(rights::of_rivals())
         .map(|action| {
             let slash = if action.subresource.is_empty() { "" } else { "/" };
             let resource = format!("{}{slash}{}", action.resource, action.subresource);

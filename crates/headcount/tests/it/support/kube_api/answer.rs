@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::said::{self, Answer};
-use super::world::{Key, World};
+use super::world::{HPAS, Key, SCALED_OBJECTS, World};
 
 /// Leases need exactly six digits after the second.
 fn is_micro_time(text: &str) -> bool {
@@ -111,6 +111,9 @@ impl World {
         let (kind, version) = match ask.plural.as_str() {
             "pods" => ("PodList", "v1"),
             "deployments" => ("DeploymentList", "apps/v1"),
+            HPAS => ("HorizontalPodAutoscalerList", "autoscaling/v2"),
+            SCALED_OBJECTS if items.is_empty() => return said::unknown_path(),
+            SCALED_OBJECTS => ("ScaledObjectList", "keda.sh/v1alpha1"),
             _ => ("List", "v1"),
         };
         (200, json!({ "kind": kind, "apiVersion": version, "metadata": metadata, "items": items }))

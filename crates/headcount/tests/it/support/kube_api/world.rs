@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 /// Where an object is: its resource's plural, its namespace, its name.
 pub type Key = (String, String, String);
 
+/// Where the cluster's own autoscalers are.
+pub const HPAS: &str = "horizontalpodautoscalers";
+/// Where those of KEDA are, which not every cluster has.
+pub const SCALED_OBJECTS: &str = "scaledobjects";
+
 /// What is wrong with a pod for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ill {
@@ -137,6 +142,21 @@ impl World {
         self.put((plural.into(), namespace.into(), name.into()), object);
     }
 
+    /// An autoscaler of this resource and name that scales something.
+    pub fn add_autoscaler(&mut self, plural: &str, namespace: &str, name: &str, scales: Value) {
+        let (api, kind) = match plural {
+            HPAS => ("autoscaling/v2", "HorizontalPodAutoscaler"),
+            _ => ("keda.sh/v1alpha1", "ScaledObject"),
+        };
+        let object = json!({
+            "kind": kind, "apiVersion": api,
+            "metadata": { "name": name, "namespace": namespace, "uid": self.new_uid(),
+                "creationTimestamp": now() },
+            "spec": { "scaleTargetRef": scales, "minReplicas": 1, "maxReplicas": 9 },
+        });
+        self.put((plural.into(), namespace.into(), name.into()), object);
+    }
+
     /// From now on this pod takes no jobs.
     pub fn fall_ill(&mut self, name: &str, ill: Ill) {
         let key = self.objects.keys().find(|key| key.0 == "pods" && key.2 == name);
@@ -168,7 +188,8 @@ impl World {
             return;
         }
         let now = Instant::now();
-        let is_workload = |key: &&Key| !["pods", "leases"].contains(&key.0.as_str());
+        let is_workload =
+            |key: &&Key| !["pods", "leases", HPAS, SCALED_OBJECTS].contains(&key.0.as_str());
         let workloads: Vec<Key> = self.objects.keys().filter(is_workload).cloned().collect();
         self.run_pods(now);
         for key in workloads {
