@@ -204,8 +204,6 @@ pub const NOMAD_TIMEOUT: Duration = Duration::from_secs(10);
 pub const NOMAD_BYTES: usize = 32 << 20;
 /// After a change Nomad is watched this long, to tell who was started or goes.
 pub const NOMAD_FOLLOW: Duration = Duration::from_secs(3);
-/// The end of a deployment, during which Nomad does not scale, is awaited this long.
-pub const NOMAD_DEPLOYMENT: Duration = Duration::from_secs(2 * 60);
 /// A new count has this much of a lead before the stops that belong to it.
 pub const NOMAD_STOP_LAG: Duration = Duration::from_millis(2);
 /// A connection to AWS may take this long.

@@ -201,22 +201,21 @@ async fn nobody_is_picked_blindly() {
 }
 
 #[tokio::test]
-async fn a_deployment_is_waited_for_and_the_next_tick_decides_anew() {
+async fn during_a_deployment_nothing_is_scaled_and_a_later_tick_decides_anew() {
     let nomad = with(3, &[2]).await;
     nomad.world().deploying = true;
     let mut target = open(&config(&nomad));
     for (from, to, victims) in [(3, 4, &[][..]), (3, 2, &[0])] {
-        nomad.world().deploying = true;
         let order = told(&nomad, from, to, victims);
-        let ends = async {
-            tokio::time::sleep(Duration::from_millis(600)).await;
-            nomad.world().deploying = false;
-        };
-        let (error, ()) = tokio::join!(target.scale(&order), ends);
-        let error = error.unwrap_err();
-        assert!(detail(&error).contains("the next look decides anew"), "{error}");
+        let error = target.scale(&order).await.unwrap_err();
+        assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
+        let said = "Nomad does not scale during a deployment, and one is running (";
+        assert!(detail(&error).contains(said), "{error}");
+        assert!(detail(&error).contains("`nomad job deployments web`"), "{error}");
+        assert!(detail(&error).contains("`update { max_parallel = 0 }`"), "{error}");
         assert_eq!(stays(&nomad), [0, 1, 2]);
     }
+    nomad.world().deploying = false;
     assert_eq!(
         nomad.asked(&Method::POST, "/stop"),
         [],

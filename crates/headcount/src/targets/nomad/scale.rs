@@ -24,7 +24,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::limits::{NOMAD_DEPLOYMENT, NOMAD_FOLLOW, NOMAD_STOP_LAG, NOMAD_TIMEOUT};
+use crate::limits::{NOMAD_FOLLOW, NOMAD_STOP_LAG, NOMAD_TIMEOUT};
 use crate::targets::nomad::api::{Allocation, Deployment, Scaling, TaskGroup};
 use crate::targets::nomad::client::{ApiError, Topic};
 use crate::targets::nomad::fleet::{self, Role};
@@ -324,7 +324,7 @@ impl Nomad {
     ) -> Result<Vec<Allocation>, TargetError> {
         let mut after = known.allocs.clone();
         for (round, id) in stop.iter().enumerate() {
-            let deployed = self.deployment(None).await.is_ok_and(|(last, _)| last.is_active());
+            let deployed = self.deployment().await.is_ok_and(|last| last.is_active());
             if deployed && round > 0 {
                 break;
             }
@@ -338,7 +338,11 @@ impl Nomad {
             };
             let places = now.places();
             let count = places.count_to_shrink(places.serving.saturating_sub(1));
-            self.set_and_stop(now, count, order, id, what).await?;
+            match self.set_and_stop(now, count, order, id, what).await {
+                // Some went already.
+                Err(TargetError::NotNow { .. }) if round > 0 => break,
+                answer => answer?,
+            }
             after = self.follow(now, count).await;
             let gone = after.iter().any(|a| a.id == *id && !holds(a, known.is_batch));
             let replaced = after.iter().any(|a| !now.allocs.iter().any(|old| old.id == a.id));
@@ -363,7 +367,14 @@ impl Nomad {
         };
         let (set, stopped) = tokio::join!(self.post_count(known, count, order, what), stop);
         if let Err(error) = set {
-            return Err(self.refusal(error, what).await);
+            return Err(match self.refusal(error, what).await {
+                TargetError::NotNow { what, detail } if stopped.is_ok() => {
+                    let detail =
+                        format!("{detail}; the chosen allocation was stopped, and replaced");
+                    TargetError::Failed { what, detail }
+                }
+                refusal => refusal,
+            });
         }
         if let Err(error) = stopped {
             tracing::warn!(group = self.owner, %error, "the chosen allocation was not stopped");
@@ -389,50 +400,31 @@ impl Nomad {
         error.into_target_error(what)
     }
 
-    /// Waits for the end of a deployment, which blocks scaling. What was decided before it is stale
-    /// then, so that the order fails all the same, and is decided anew from a new look.
+    /// Why nothing is scaled during a deployment, and what would help.
     async fn deployed(&self, what: &str) -> TargetError {
-        let start = Instant::now();
-        let mut last = Deployment::default();
-        let mut index = None;
-        while start.elapsed() < NOMAD_DEPLOYMENT {
-            match self.deployment(index).await {
-                Ok((deployment, at)) if deployment.is_active() => {
-                    (last, index) = (deployment, Some(at));
-                }
-                Ok((deployment, _)) => {
-                    let (status, seconds) = (deployment.status, start.elapsed().as_secs());
-                    let detail = format!(
-                        "Nomad does not scale during a deployment; it has ended ({status}, after \
-                         {seconds} s), and the next look decides anew"
-                    );
-                    return TargetError::Failed { what: what.into(), detail };
-                }
-                Err(error) => return error.into_target_error(what),
+        let state = match self.deployment().await {
+            Ok(last) if last.is_active() => {
+                format!("one is {} ({})", last.status, last.status_description)
             }
-            // An agent that does not block is not asked all the time.
-            sleep(Duration::from_millis(200)).await;
-        }
-        let Deployment { status, status_description } = last;
+            Ok(_) => "it has just ended".into(),
+            Err(_) => "one is under way".into(),
+        };
         let detail = format!(
-            "Nomad does not scale during a deployment, and one is {status} ({status_description}): \
-             `update {{ max_parallel = 0 }}` in the group avoids them"
+            "Nomad does not scale during a deployment, and {state}: it is tried again at each look; \
+             `nomad job deployments {}` tells what it waits for, and `update {{ max_parallel = 0 }}` \
+             in the group avoids deployments",
+            self.config.job
         );
-        TargetError::Failed { what: what.into(), detail }
+        TargetError::NotNow { what: what.into(), detail }
     }
 
-    /// The job's latest deployment, as soon as it is later than the index.
-    async fn deployment(&self, after: Option<u64>) -> Result<(Deployment, u64), ApiError> {
+    /// The job's latest deployment.
+    async fn deployment(&self) -> Result<Deployment, ApiError> {
         let topic = Topic { what: "reading the deployment", needs: "read-job" };
-        let mut query = Vec::new();
-        if let Some(index) = after {
-            query.push(("index", index.to_string()));
-            query.push(("wait", format!("{}s", BLOCK.as_secs())));
-        }
         let path = ["job", &self.config.job, "deployment"];
-        let limit = NOMAD_TIMEOUT + BLOCK;
-        let answer = self.client.get::<Option<Deployment>>(&path, &query, limit, topic).await?;
-        Ok((answer.value.unwrap_or_default(), answer.index))
+        let answer =
+            self.client.get::<Option<Deployment>>(&path, &[], NOMAD_TIMEOUT, topic).await?;
+        Ok(answer.value.unwrap_or_default())
     }
 
     /// The allocations as soon as Nomad has carried out the change, or what they are by then.
