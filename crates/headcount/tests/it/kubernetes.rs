@@ -10,7 +10,7 @@ mod roles;
 mod whole;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use headcount::config::Place;
 use headcount::targets::kubernetes::KubernetesConfig;
@@ -35,6 +35,9 @@ pub const LAST_GOES: Rules =
     &[("apps", "statefulsets", &["get", "patch"]), ("", "pods", &["list"])];
 /// What Windmill's chart grants.
 const NO_PODS: Rules = &[("apps", "deployments", &["get", "patch"])];
+
+/// The least that scales, without pods.
+pub const SCALE_WITHOUT_PODS: Rules = &[("apps", "deployments/scale", &["get", "patch"])];
 
 fn open(config: &KubernetesConfig) -> Box<dyn Target> {
     let place = Place {
@@ -93,6 +96,11 @@ fn listen() -> (Arc<Mutex<String>>, tracing::subscriber::DefaultGuard) {
             Ok(())
         }
     }
+    // With one subscriber only, a line first met on another thread, which has none, is off for all.
+    static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| {
+        tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish())
+    });
+    LazyLock::force(&ANOTHER);
     let log = Arc::new(Mutex::new(String::new()));
     let sink = Sink(Arc::clone(&log));
     let subscriber =

@@ -7,7 +7,9 @@ use headcount::targets::{Promise, TargetError};
 use headcount_core::Span;
 
 use super::six_of_which_three_are_busy;
-use super::{MINIMAL, NO_PODS, SCALE_ONLY, listen, look, open, settled, shrink};
+use super::{
+    MINIMAL, NO_PODS, SCALE_ONLY, SCALE_WITHOUT_PODS, listen, look, open, settled, shrink,
+};
 use crate::support::kube_api::world::Ill;
 use crate::support::kube_api::{Fault, KubeApi};
 use crate::support::workers::order;
@@ -35,27 +37,33 @@ async fn the_idle_ones_go_under_every_role_that_allows_it() {
 
 #[tokio::test]
 async fn without_permission_for_pods_it_warns_once_and_scales_all_the_same() {
-    let (api, busy) = six_of_which_three_are_busy().await;
-    api.account("no-pods", NO_PODS);
-    let mut target = open(&api.config("no-pods"));
-    let (log, _guard) = listen();
-    let seen = look(&mut target).await;
-    assert_eq!((seen.ready, seen.workers.len(), seen.desired), (6, 0, Some(6)));
-    let scaled = target.scale(&shrink(&api, 4, &busy)).await.unwrap();
-    let expected = "Kubernetes picks who goes: pods cannot be listed";
-    assert_eq!((scaled.note.as_str(), scaled.removed.len()), (expected, 0));
-    assert_eq!(api.desired(), 4);
-    super::until("four left, two draining", async || {
-        let now = look(&mut target).await;
-        (now.ready, now.draining) == (4, 2)
-    })
-    .await;
-    assert!(api.pods().iter().all(|pod| pod.cost.is_none()));
-    assert_eq!(api.pods().len(), 6, "the busy ones finish first");
-    target.scale(&order(4, 2, &[])).await.unwrap();
-    assert_eq!(api.desired(), 2);
-    let told = log.lock().unwrap().clone();
-    assert_eq!(told.matches("is known by its numbers only").count(), 1, "{told}");
+    // A scale does not tell who terminates.
+    for (name, rules, draining) in
+        [("no-pods", NO_PODS, 3), ("scale-without-pods", SCALE_WITHOUT_PODS, 0)]
+    {
+        let (api, busy) = six_of_which_three_are_busy().await;
+        api.account(name, rules);
+        let mut target = open(&api.config(name));
+        let (log, _guard) = listen();
+        let seen = look(&mut target).await;
+        assert_eq!((seen.ready, seen.workers.len(), seen.desired), (6, 0, Some(6)), "{name}");
+        let scaled = target.scale(&shrink(&api, 3, &busy)).await.unwrap();
+        let expected = "Kubernetes picks who goes: pods cannot be listed";
+        assert_eq!((scaled.note.as_str(), scaled.removed.len()), (expected, 0), "{name}");
+        assert_eq!(api.desired(), 3, "{name}");
+        super::until("three left", async || {
+            let now = look(&mut target).await;
+            (now.capacity(), now.draining) == (3, draining)
+        })
+        .await;
+        assert!(api.pods().iter().all(|pod| pod.cost.is_none()));
+        assert_eq!(api.pods().len(), 6, "the busy ones finish first");
+        target.scale(&order(3, 2, &[])).await.unwrap();
+        assert_eq!(api.desired(), 2);
+        let told = log.lock().unwrap().clone();
+        assert_eq!(told.matches("is known by its numbers only").count(), 1, "{told}");
+        assert!(told.contains("its pods cannot be listed (the Role lacks: pods list)"), "{told}");
+    }
 }
 
 #[tokio::test]
