@@ -254,7 +254,9 @@ async fn during_an_update_nothing_shrinks() {
     until(&mut target, "updating", |seen| seen.reading.draining == 1).await;
     let error = target.scale(&order(2, 1, &[])).await.unwrap_err();
     assert!(error.to_string().contains("refused while an update of"), "{error}");
+    assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
     let error = target.scale(&order(2, 3, &[])).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
     assert!(error.to_string().contains("Swarm would undo this change"), "{error}");
     let findings = target.check().await;
     let told = format!("an update of {} goes on: nothing shrinks until it is over", service.name);

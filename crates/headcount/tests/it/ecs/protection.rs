@@ -121,6 +121,7 @@ async fn a_back_end_without_protection_still_shrinks_unless_victims_are_required
         let mut target = open(&strict);
         settled(&mut target, 6).await;
         let refused = target.scale(&shrink(&api, 4, &busy)).await.unwrap_err().to_string();
+        assert!(refused.starts_with("not now: "), "{refused}");
         assert!(refused.contains("refused, since `require_victims` is set"), "{refused}");
         assert_eq!(api.world().desired, 6);
 
