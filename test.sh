@@ -8,7 +8,7 @@ mkdir -p "$services"
 
 installed() { command -v "$1" >/dev/null; }
 
-# What Docker needs, its own start script installs.
+# What Docker and PostgreSQL need, their own start scripts install.
 install_packages() {
   local missing=()
   installed redis-server || missing+=(redis-server)
@@ -38,6 +38,7 @@ install_bull() {
 stop_services() {
   crates/headcount/tests/services/aws.sh stop "$services/aws" || true
   crates/headcount/tests/services/docker.sh stop "$services/docker" || true
+  crates/headcount/tests/services/postgres.sh stop "$services/postgres" || true
 }
 
 install_packages
@@ -45,5 +46,6 @@ install_bull
 trap stop_services EXIT
 crates/headcount/tests/services/docker.sh start "$services/docker"
 (. "$services/docker/env" && crates/headcount/tests/services/aws.sh start "$services/aws" "$DOCKER_HOST")
+crates/headcount/tests/services/postgres.sh start "$services/postgres"
 export HEADCOUNT_TEST_SERVICES=$services
 cargo test --workspace --all-features "$@"

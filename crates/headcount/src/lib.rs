@@ -19,6 +19,7 @@ pub mod lease;
 pub mod limits;
 pub mod metrics_list;
 pub mod plotly;
+pub mod postgres;
 pub mod queues;
 pub mod registry;
 pub mod regular_file;

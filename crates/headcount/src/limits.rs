@@ -230,3 +230,23 @@ pub const TASKS_AT_REST: Duration = Duration::from_secs(30);
 pub const TASK_PROTECTED_MINUTES: u32 = 60;
 /// All requests for protection between two changes may take this long together.
 pub const PROTECTION_TIMEOUT: Duration = Duration::from_secs(3);
+/// A connection to PostgreSQL and its answer may take this long together: less than a look.
+pub const POSTGRES_TIMEOUTS: Duration = Duration::from_millis(4_500);
+/// PostgreSQL itself ends a statement that takes too long; an answer may come this much later.
+pub const POSTGRES_MARGIN: Duration = Duration::from_millis(200);
+/// After a first failure to connect to PostgreSQL this long passes, then twice as long each time.
+pub const POSTGRES_BACK_OFF: Duration = Duration::from_millis(50);
+/// At most this long passes between two attempts to connect to PostgreSQL.
+pub const POSTGRES_BACK_OFF_MAX: Duration = Duration::from_secs(2);
+/// Rows of one answer of PostgreSQL; more are an error.
+pub const POSTGRES_ROWS: usize = 100_000;
+/// A look at a Windmill database serves all groups for this long.
+pub const WINDMILL_LOOK_AGE: Duration = Duration::from_millis(900);
+/// A look that took long serves so many times as long as it took.
+pub const WINDMILL_LOOK_SHARE: u32 = 5;
+/// But no longer than this.
+pub const WINDMILL_LOOK_AGE_MAX: Duration = Duration::from_secs(5);
+/// Which tables and columns a Windmill database has is asked this often, and after each error.
+pub const WINDMILL_ERA_AGE: Duration = Duration::from_secs(60);
+/// Running jobs, and workers, of a Windmill database; more are an error.
+pub const WINDMILL_ROWS: usize = 20_000;

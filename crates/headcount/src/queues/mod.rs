@@ -3,6 +3,7 @@
 pub mod bull;
 pub mod demo;
 pub mod redis;
+pub mod windmill;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ registry! {
         Bull(bull::BullConfig),
         /// The embedded job table of `headcount demo`.
         Demo(demo::DemoConfig),
+        /// Windmill, in PostgreSQL.
+        Windmill(windmill::WindmillConfig),
     }
 }
 

@@ -170,7 +170,7 @@ f:5:41 groups.a.schedule.windows[0].to: `24:00` is not a time of day; write \"00
             "f:5:19: while parsing a flow mapping, did not find expected ',' or '}'; inside { } put variables in quotes: \"${NAME}\"",
         ),
         (" B: {}\n", "\
-f:5:2 groups.B: key `queue` is missing; write `queue: { KIND: ... }` with one of bull, demo
+f:5:2 groups.B: key `queue` is missing; write `queue: { KIND: ... }` with one of bull, demo, windmill
 f:5:2 groups.B: key `target` is missing; write `target: { KIND: ... }` with one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook
 f:5:2 groups.B: a group's name has 1 to 63 of a-z, 0-9, `.`, `_` and `-`"),
         ("keep_days: 0\n", "f:5:12 keep_days: 0 is not 1 or more"),

@@ -26,3 +26,4 @@ mod support;
 mod swarm;
 mod tune;
 mod webhook;
+mod windmill;

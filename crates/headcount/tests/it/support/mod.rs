@@ -12,8 +12,10 @@ pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
 pub mod nomad_api;
+pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod run;
 pub mod wait;
+pub mod windmill;
 pub mod workers;
