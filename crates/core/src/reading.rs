@@ -346,6 +346,11 @@ impl FleetReading {
         self.ready.saturating_add(self.starting)
     }
 
+    /// Workers that are there, also those that finish their last job.
+    pub const fn online(&self) -> u32 {
+        self.capacity().saturating_add(self.draining)
+    }
+
     /// A reading that has a list and no counts gets its counts from the list.
     pub(crate) fn counted(self) -> Self {
         if self.workers.is_empty() || self.capacity() > 0 || self.draining > 0 || self.broken > 0 {

@@ -28,6 +28,13 @@ pub struct Zone {
     rules: TimeZone,
 }
 
+impl Zone {
+    /// Its rules.
+    pub const fn rules(&self) -> &TimeZone {
+        &self.rules
+    }
+}
+
 impl Default for Zone {
     fn default() -> Self {
         Self { name: "UTC".into(), rules: TimeZone::UTC }

@@ -71,6 +71,8 @@ pub struct Tuning {
     pub rules: Rules,
     /// The longest time between two looks.
     pub look: Span,
+    /// The memory of one worker, bytes.
+    pub worker_memory: u64,
 }
 
 /// Under which name a dry run remembers a live group.
@@ -80,7 +82,7 @@ pub fn dry_name(group: &str) -> String {
 
 impl Tuning {
     fn of(config: &GroupConfig) -> Self {
-        Self { rules: config.rules.clone(), look: config.look }
+        Self { rules: config.rules.clone(), look: config.look, worker_memory: config.worker_memory }
     }
 }
 
@@ -147,6 +149,7 @@ impl Shared {
             budget: self.budget.member(&config.name, had),
             rules: config.rules.clone(),
             look: config.look,
+            worker_memory: config.worker_memory,
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),

@@ -18,10 +18,12 @@ use crate::busy_map::BusyMap;
 use crate::clock::{self, Clock};
 use crate::daemon::{Stop, Tuning};
 use crate::lease::{Held, Lease};
-use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY, STOP_TIMEOUT};
+use crate::limits::{
+    DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY, STOP_TIMEOUT, USAGE_GAP,
+};
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
-use crate::store::Store;
+use crate::store::{Online, Store};
 use crate::targets::{FleetSeen, Order, Target, TargetError};
 
 pub use tick::Tick;
@@ -40,6 +42,8 @@ pub struct Parts {
     pub rules: Rules,
     /// The longest time between two looks.
     pub look: Span,
+    /// The memory of one worker, bytes.
+    pub worker_memory: u64,
     /// Where demand is read.
     pub queue: Box<dyn Queue>,
     /// What runs the workers.
@@ -106,8 +110,7 @@ impl Group {
                 () = tokio::time::sleep(rest - LEAST_REST) => {}
                 () = wakes.notified() => {}
                 Ok(()) = tuned.changed() => {
-                    let Tuning { rules, look } = tuned.borrow_and_update().clone();
-                    (self.parts.rules, self.parts.look) = (rules, look);
+                    self.tune(tuned.borrow_and_update().clone());
                 }
                 _ = stop.changed() => {}
             }
@@ -141,6 +144,12 @@ impl Group {
 
         self.state = Some(state);
         decision.look_again.unwrap_or(self.parts.look).min(self.parts.look)
+    }
+
+    fn tune(&mut self, tuning: Tuning) {
+        let Tuning { rules, look, worker_memory } = tuning;
+        (self.parts.rules, self.parts.look) = (rules, look);
+        self.parts.worker_memory = worker_memory;
     }
 
     /// Waits until workers that were told to go are gone, for a process that ends after one tick.
@@ -282,8 +291,14 @@ impl Group {
     }
 
     fn record(&mut self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
-        let Parts { memory, target, store, queue, .. } = &mut self.parts;
+        let Parts { memory, target, store, queue, look, worker_memory, .. } = &mut self.parts;
         store.record_jobs(memory, queue.finished());
+        if let Some(fleet) = seen.fleet.value() {
+            let gap = look.saturating_mul(2).max(USAGE_GAP);
+            let online =
+                Online { workers: fleet.online(), memory: *worker_memory, dry: target.is_dry() };
+            store.record_usage(memory, seen.t, online, gap);
+        }
         store.record(memory, target.is_dry(), news, seen, decision, state);
     }
 

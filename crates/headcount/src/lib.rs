@@ -28,4 +28,5 @@ pub mod secret;
 pub mod store;
 pub mod targets;
 pub mod telemetry;
+pub mod usage;
 pub mod web;

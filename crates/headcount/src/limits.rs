@@ -36,6 +36,13 @@ pub const WEBHOOK_CONNECT: Duration = Duration::from_secs(4);
 pub const WEBHOOK_REDIRECTS: usize = 3;
 /// Samples and events are kept this long unless configured, days.
 pub const KEEP_DAYS: u32 = 30;
+/// How many workers were online is kept this long, for bills: 25 months.
+pub const USAGE_KEPT: headcount_core::Span = headcount_core::Span::from_hours(24 * 762);
+/// Hours of usage kept in memory while the store cannot be written.
+pub const BUFFERED_USAGE: usize = 10_000;
+/// Between two looks at a target so far apart at the most, the number of the first one counts as that
+/// of the minutes between; or two of the group's own `look`s, if they take longer.
+pub const USAGE_GAP: headcount_core::Span = headcount_core::Span::from_secs(120);
 /// Events kept in memory while the store cannot be written.
 pub const BUFFERED_EVENTS: usize = 1_000;
 /// Samples kept in memory while the store cannot be written.

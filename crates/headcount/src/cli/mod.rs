@@ -17,6 +17,7 @@ pub mod schema;
 pub mod simulate;
 pub mod status;
 pub mod tune;
+pub mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -90,6 +91,8 @@ pub enum Verb {
     Pause(pause::PauseArgs),
     /// Take back `pause` and `scale`
     Resume(pause::ResumeArgs),
+    /// Show how long workers were online, by month
+    Usage(usage::Args),
     /// Decide again what recorded observations lead to
     Replay(replay::Args),
     /// Run recorded jobs under rules, and tell what they would have cost
@@ -118,6 +121,7 @@ impl Cli {
             Verb::Scale(args) => args.run(globals),
             Verb::Pause(args) => args.run(globals),
             Verb::Resume(args) => args.run(globals),
+            Verb::Usage(args) => args.run(globals),
             Verb::Replay(args) => args.run(globals),
             Verb::Simulate(args) => args.run(globals),
             Verb::Tune(args) => args.run(globals),

@@ -19,7 +19,8 @@ use crate::limits::KEEP_DAYS;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
 use crate::registry::not_built_in;
-use crate::targets::TargetConfig;
+use crate::targets::{TargetConfig, docker};
+use crate::usage;
 
 /// Where health and metrics are served unless configured.
 const LISTEN: &str = "127.0.0.1:9411";
@@ -123,6 +124,9 @@ struct Group {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     weight: u32,
+    /// The memory that one worker has, as `2g` or `512m`, for `headcount usage`. Default: 2g.
+    #[serde(default)]
+    worker_memory: Option<String>,
     /// Where the right to act is kept: of several Headcounts with the same target, one acts.
     #[serde(default)]
     lease: LeaseKind,
@@ -266,6 +270,14 @@ impl Group {
         if cfg!(not(feature = "kubernetes")) && self.lease == LeaseKind::Kubernetes {
             findings.problem(path, "lease", &not_built_in("kubernetes"));
         }
+        let worker_memory = match self.worker_memory.as_deref().map(memory) {
+            None => usage::UNIT,
+            Some(Ok(bytes)) => bytes,
+            Some(Err(what)) => {
+                findings.problem(path, "worker_memory", &what);
+                usage::UNIT
+            }
+        };
         let (lease, weight) = (self.lease, self.weight);
         Some(GroupConfig {
             name,
@@ -275,10 +287,18 @@ impl Group {
             lease,
             look,
             weight,
+            worker_memory,
             metrics_list,
             base_dir,
         })
     }
+}
+
+/// A worker's memory in bytes.
+fn memory(text: &str) -> Result<u64, String> {
+    docker::bytes(text).map(i64::unsigned_abs).ok_or_else(|| {
+        format!("{text:?} is no size of at least 6m; write it as 2g or 512m, 1024 m in a g")
+    })
 }
 
 /// The fewest workers that must be have to fit into the budget.

@@ -90,6 +90,8 @@ pub struct GroupConfig {
     pub look: Span,
     /// Its part of the budget, against the other groups'.
     pub weight: u32,
+    /// The memory of one worker, bytes: for its usage.
+    pub worker_memory: u64,
     /// The list of snapshots that the reference autoscaler keeps in Redis.
     pub metrics_list: Option<MetricsList>,
     /// Relative paths in this group start here: the folder of the file.

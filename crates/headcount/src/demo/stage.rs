@@ -25,6 +25,7 @@ use crate::limits::TICKS_BEHIND;
 use crate::queues::demo::DemoConfig;
 use crate::store::Store;
 use crate::targets::process::{OnExit, ProcessConfig};
+use crate::usage::UNIT;
 
 /// The group's name.
 const GROUP: &str = "demo";
@@ -83,6 +84,7 @@ impl Stage {
             name: GROUP.into(),
             memory: GROUP.into(),
             look: rules.policy.poll(),
+            worker_memory: UNIT,
             rules: rules.clone(),
             queue,
             host: Arc::new(move |now, window| host.read(now, window)),
@@ -97,7 +99,7 @@ impl Stage {
         let (stop, told) = watch::channel(Stop::No);
         // The rules never change, so nobody keeps the other end.
         let look = rules.policy.poll();
-        let (_, tuned) = watch::channel(Tuning { rules, look });
+        let (_, tuned) = watch::channel(Tuning { rules, look, worker_memory: UNIT });
         let group = tokio::spawn(group.run(tuned, told));
         let load = tokio::spawn(async move { load::run(&database, seed).await });
         Ok(Self { folder, config, ticks: watched, stop, group, load })

@@ -172,6 +172,7 @@ impl Bench {
             memory: "g".into(),
             rules: self.rules.clone(),
             look: Span::from_secs(5),
+            worker_memory: 2 << 30,
             queue: Box::new(self.world.clone()),
             target: Box::new(self.world.clone()),
             host: Arc::new(reading),
@@ -402,4 +403,24 @@ async fn a_long_silence_leads_to_the_fallback() {
     assert_eq!(targets(&bench.world), [0; 0]);
     pass(&mut group, 15).await;
     assert_eq!(targets(&bench.world), [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_counts_each_minute_seen_and_none_that_was_not() {
+    let bench = Bench::new(2);
+    bench.world.set(|s| s.queue = Ok((0, 1)));
+    let mut group = bench.group();
+    group.tick().await;
+    pass(&mut group, 295).await;
+    bench.world.set(|s| s.fleet = Err(Silence::Refused));
+    pass(&mut group, 600).await;
+    bench.world.set(|s| s.fleet = Ok(1));
+    pass(&mut group, 300).await;
+    // From 08:00:00 on: five minutes with two, ten of silence, five with one.
+    let store = &group.parts.store;
+    let hours = store.usage(0, i64::MAX).unwrap();
+    assert_eq!((hours.len(), hours[0].memory, hours[0].dry), (1, 2 << 30, false));
+    let minutes: Vec<_> = (0..21).map(|minute| hours[0].minutes.get(minute)).collect();
+    let expected = [vec![Some(2); 5], vec![None; 10], vec![Some(1); 5], vec![None]].concat();
+    assert_eq!(minutes, expected);
 }

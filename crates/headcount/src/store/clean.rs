@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Inner;
+use super::usage::{HOUR, minute_of};
 use crate::clock;
-use crate::limits::{JOBS_KEPT, SAMPLES_KEPT};
+use crate::limits::{JOBS_KEPT, SAMPLES_KEPT, USAGE_KEPT};
 
 /// Old rows are removed this often.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
@@ -23,12 +24,14 @@ impl Inner {
         }
         self.cleaned_at = Some(Instant::now());
         let oldest = clock::now().plus(-self.keep).as_millis();
+        let oldest_hour = minute_of(clock::now().plus(-USAGE_KEPT.max(self.keep))).div_euclid(HOUR);
         self.with(|db| {
             for (table, time, most) in RINGS {
                 shorten(db, table, time, oldest, most)?;
             }
             // A group's last look is its youngest row; so its name goes last.
             db.execute("DELETE FROM groups WHERE t_ms < ?1", [oldest])?;
+            db.execute("DELETE FROM usage WHERE hour < ?1", [oldest_hour])?;
             db.execute("DELETE FROM events WHERE t_ms < ?1", [oldest])
         });
     }

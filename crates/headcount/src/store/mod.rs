@@ -1,11 +1,12 @@
 //! What Headcount remembers across restarts, in one SQLite file: each group's state, the events,
-//! samples of what was seen, and what people asked for. If the file cannot be written, Headcount
+//! samples of what was seen, how many workers were online, and what people asked for. If the file cannot be written, Headcount
 //! goes on, says so, and writes what it kept once it can.
 
 mod clean;
 mod past;
 mod rows;
 mod schema;
+mod usage;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +23,9 @@ use crate::clock;
 use crate::limits::{BUFFERED_EVENTS, BUFFERED_JOBS, BUFFERED_SAMPLES};
 use crate::queues::Finished;
 pub use past::{Counts, Look};
-use rows::{Sample, event_of, json, outcome_name, read_controls, write_all};
+use rows::{Batch, Sample, event_of, json, outcome_name, read_controls, write_all};
+use usage::Ledger;
+pub use usage::{HOUR, Minutes, Online, UsageHour, minute_of};
 
 /// The store of one Headcount.
 #[derive(Debug)]
@@ -79,6 +82,7 @@ struct Inner {
     samples: VecDeque<Sample>,
     jobs: VecDeque<(String, Finished)>,
     sampled: HashMap<String, Sample>,
+    usage: Ledger,
     controls: HashMap<String, Controls>,
     controls_read_at: Option<Instant>,
 }
@@ -302,6 +306,7 @@ impl Inner {
             samples: VecDeque::new(),
             jobs: VecDeque::new(),
             sampled: HashMap::new(),
+            usage: Ledger::default(),
             controls: HashMap::new(),
             controls_read_at: None,
         }
@@ -401,7 +406,7 @@ impl Inner {
     /// Writes everything that is buffered in one transaction; keeps it if that fails.
     fn write(&mut self) {
         let rows = self.events.len() + self.dirty.len() + self.samples.len() + self.jobs.len();
-        if rows == 0 {
+        if rows + self.usage.len() == 0 {
             return;
         }
         while self.events.len() > BUFFERED_EVENTS {
@@ -413,9 +418,18 @@ impl Inner {
         let jobs = std::mem::take(&mut self.jobs);
         let (latest, dirty) = (std::mem::take(&mut self.latest), std::mem::take(&mut self.dirty));
         let fresh: Vec<&Latest> = dirty.iter().filter_map(|name| latest.get(name)).collect();
-        let written = self.with(|db| write_all(db, &events, &fresh, &samples, &jobs));
-        self.latest = latest;
+        let usage = std::mem::take(&mut self.usage);
+        let batch = Batch {
+            events: &events,
+            latest: &fresh,
+            samples: &samples,
+            jobs: &jobs,
+            usage: &usage,
+        };
+        let written = self.with(|db| write_all(db, &batch));
+        (self.latest, self.usage) = (latest, usage);
         if written.is_some() {
+            self.usage.written();
             self.recovered();
             self.clean();
         } else {

@@ -7,6 +7,7 @@ use headcount_core::{Outcome, Span, Timestamp};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
+use super::usage::Ledger;
 use super::{Event, Latest};
 use crate::queues::Finished;
 
@@ -22,13 +23,17 @@ pub(super) struct Sample {
     pub(super) wanted: Option<u32>,
 }
 
-pub(super) fn write_all(
-    db: &Connection,
-    events: &VecDeque<Event>,
-    latest: &[&Latest],
-    samples: &VecDeque<Sample>,
-    jobs: &VecDeque<(String, Finished)>,
-) -> rusqlite::Result<()> {
+/// What is written together.
+pub(super) struct Batch<'a> {
+    pub(super) events: &'a VecDeque<Event>,
+    pub(super) latest: &'a [&'a Latest],
+    pub(super) samples: &'a VecDeque<Sample>,
+    pub(super) jobs: &'a VecDeque<(String, Finished)>,
+    pub(super) usage: &'a Ledger,
+}
+
+pub(super) fn write_all(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<()> {
+    let Batch { events, latest, samples, jobs, usage } = *batch;
     let change = db.unchecked_transaction()?;
     for event in events {
         let (from, to) = event.decision.change().unwrap_or_default();
@@ -75,6 +80,7 @@ pub(super) fn write_all(
             )?
             .execute(params![group, times[0], times[1], times[2]])?;
     }
+    usage.write(&change)?;
     change.commit()
 }
 

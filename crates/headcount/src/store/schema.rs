@@ -57,6 +57,16 @@ const STEPS: &[&str] = &[
     ) STRICT;
     CREATE INDEX jobs_by_group ON jobs (name, ended_ms);
 ",
+    "
+    CREATE TABLE usage (
+        hour INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        dry INTEGER NOT NULL,
+        memory INTEGER NOT NULL,
+        minutes BLOB NOT NULL,
+        PRIMARY KEY (hour, name, dry, memory)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Brings the database to the present layout.

@@ -155,9 +155,9 @@ fn an_older_layout_is_brought_up_to_date_with_all_it_holds() {
     let store = Store::open(folder.path(), 30);
     store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
     drop(store);
-    // As the first layout was: without jobs.
+    // As the first layout was: without jobs and usage.
     let db = Connection::open(&path).unwrap();
-    db.execute_batch("DROP TABLE jobs; PRAGMA user_version = 1").unwrap();
+    db.execute_batch("DROP TABLE jobs; DROP TABLE usage; PRAGMA user_version = 1").unwrap();
     drop(db);
     let store = Store::open_existing(folder.path()).unwrap();
     assert_eq!(store.load("g").unwrap(), state(t));
@@ -165,6 +165,30 @@ fn an_older_layout_is_brought_up_to_date_with_all_it_holds() {
     let job = finished(t);
     store.record_jobs("g", vec![job]);
     assert_eq!(store.jobs("g", None).unwrap(), [job]);
+    let online = Online { workers: 3, memory: 2 << 30, dry: false };
+    store.record_usage("g", Timestamp::from_millis(t), online, Span::ZERO);
+    let minute = minute_of(Timestamp::from_millis(t));
+    let within = usize::try_from(minute.rem_euclid(HOUR)).unwrap();
+    assert_eq!(store.usage(minute, minute + 1).unwrap()[0].minutes.get(within), Some(3));
+}
+
+#[test]
+fn usage_is_kept_for_longer_than_events_but_not_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let online = Online { workers: 3, memory: 2 << 30, dry: false };
+    let days_ago = |days: i64| Timestamp::from_millis(today() - days * 86_400_000);
+    let record = |store: &Store, days: &[i64]| {
+        for days in days {
+            store.record_usage("g", days_ago(*days), online, Span::ZERO);
+        }
+        store.flush();
+    };
+    record(&Store::open(folder.path(), 30), &[800, 750, 31, 0]);
+    let store = Store::open(folder.path(), 30);
+    record(&store, &[0]);
+    let hour = |days| minute_of(days_ago(days)).div_euclid(HOUR);
+    let kept: Vec<i64> = store.usage(0, i64::MAX).unwrap().iter().map(|h| h.hour).collect();
+    assert_eq!(kept, [hour(750), hour(31), hour(0)]);
 }
 
 fn finished(ended: i64) -> Finished {

@@ -25,5 +25,6 @@ mod simulate;
 mod support;
 mod swarm;
 mod tune;
+mod usage;
 mod webhook;
 mod windmill;

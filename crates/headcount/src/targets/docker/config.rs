@@ -204,7 +204,7 @@ pub(super) fn bind(mount: &str, base: &Path) -> Option<String> {
 }
 
 /// `512m` in bytes. Docker takes no less than 6 MB.
-pub(super) fn bytes(text: &str) -> Option<i64> {
+pub(crate) fn bytes(text: &str) -> Option<i64> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].trim_end_matches('b').trim_end_matches('i') {

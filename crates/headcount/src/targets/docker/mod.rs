@@ -23,6 +23,7 @@ use crate::targets::docker_engine::{Engine, EngineError, Method, escaped};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 
 pub use config::DockerConfig;
+pub(crate) use config::bytes;
 use template::{GROUP, Template};
 
 /// The target.

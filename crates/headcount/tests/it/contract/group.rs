@@ -115,6 +115,7 @@ impl Bench {
                 ..Rules::default()
             },
             look: Span::from_secs(5),
+            worker_memory: 2 << 30,
             queue: Box::new(Empty),
             target,
             host: Arc::new(host),

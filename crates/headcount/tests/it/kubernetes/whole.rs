@@ -60,6 +60,7 @@ fn group(config: &KubernetesConfig, told: &Told, folder: &tempfile::TempDir) -> 
         memory: "g".into(),
         rules,
         look: Span::from_secs(5),
+        worker_memory: 2 << 30,
         queue: Box::new(Workers(Arc::clone(told))),
         target: open(config),
         host: Arc::new(|now, _| Reading::known(HostReading::default(), now)),
