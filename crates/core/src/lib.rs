@@ -5,6 +5,7 @@
 //! and any recorded decision can be computed again. Start at [`decide`].
 #![forbid(unsafe_code)]
 
+pub mod alert;
 mod decide;
 pub mod decision;
 pub mod estimate;
@@ -21,6 +22,7 @@ pub mod smooth;
 pub mod state;
 pub mod time;
 
+pub use alert::{Alert, Alerts};
 pub use decide::{Cadence, decide, wanted};
 pub use decision::{Decision, Kind, Rule, Step, Why};
 pub use observation::Observation;

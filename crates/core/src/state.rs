@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::alert::AlertState;
 use crate::decision::{Decision, Direction, Kind, Rule, Why};
 use crate::estimate::load::Load;
 use crate::guard::brake::BrakeState;
@@ -39,6 +40,9 @@ pub struct State {
     pub breaker: BreakerState,
     /// What a person asked for.
     pub controls: Controls,
+    /// What was told of the alerts.
+    #[serde(skip_serializing_if = "AlertState::is_blank")]
+    pub alerts: AlertState,
     /// A decision whose outcome is not known yet.
     pub pending: Option<Pending>,
 }
@@ -55,6 +59,7 @@ impl Default for State {
             load: Load::default(),
             breaker: BreakerState::default(),
             controls: Controls::default(),
+            alerts: AlertState::default(),
             pending: None,
         }
     }
@@ -206,6 +211,7 @@ impl State {
         self.brake.times().into_iter().for_each(later);
         self.load.shift(delta);
         self.breaker.times().into_iter().for_each(later);
+        self.alerts.shift(delta);
         if let Some(pending) = &mut self.pending {
             pending.at = pending.at.plus(delta);
         }

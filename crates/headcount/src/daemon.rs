@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use headcount_core::{Reading, Rules, Silence, Span};
+use headcount_core::{Alerts, Reading, Rules, Silence, Span};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ use crate::limits::{
     FIRST_SAMPLE, FLUSH_EVERY, LEAVE_TIMEOUT, OPEN_FILES, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND,
 };
 use crate::metrics_list::MetricsListWriter;
+use crate::sinks::EventSink;
 use crate::store::Store;
 use crate::targets::dry_run;
 use crate::web::{self, Health};
@@ -73,6 +74,8 @@ pub struct Tuning {
     pub look: Span,
     /// The memory of one worker, bytes.
     pub worker_memory: u64,
+    /// What people want to hear of.
+    pub alerts: Alerts,
 }
 
 /// Under which name a dry run remembers a live group.
@@ -82,7 +85,12 @@ pub fn dry_name(group: &str) -> String {
 
 impl Tuning {
     fn of(config: &GroupConfig) -> Self {
-        Self { rules: config.rules.clone(), look: config.look, worker_memory: config.worker_memory }
+        Self {
+            rules: config.rules.clone(),
+            look: config.look,
+            worker_memory: config.worker_memory,
+            alerts: config.alerts.clone(),
+        }
     }
 }
 
@@ -141,6 +149,10 @@ impl Shared {
             Some(list) => Some(MetricsListWriter::new(list, &config.base_dir)?),
             None => None,
         };
+        let mut sinks: Vec<Box<dyn EventSink>> = Vec::new();
+        if let Some(webhook) = &config.alert_webhook {
+            sinks.push(Box::new(webhook.open(&config.base_dir)?));
+        }
         let memory = self.memory_of(&config.name, live);
         let had = self.store.load(&memory).and_then(|state| state.current);
         Ok(Group::new(Parts {
@@ -150,6 +162,8 @@ impl Shared {
             rules: config.rules.clone(),
             look: config.look,
             worker_memory: config.worker_memory,
+            alerts: config.alerts.clone(),
+            sinks,
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),

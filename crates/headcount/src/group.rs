@@ -6,9 +6,10 @@ mod voice;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use headcount_core::alert::{AlertNews, AlertState};
 use headcount_core::{
-    Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
-    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
+    Alert, Alerts, Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome,
+    QueueReading, Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -23,7 +24,8 @@ use crate::limits::{
 };
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
-use crate::store::{Online, Store};
+use crate::sinks::EventSink;
+use crate::store::{Event, Online, Store};
 use crate::targets::{FleetSeen, Order, Target, TargetError};
 
 pub use tick::Tick;
@@ -44,6 +46,10 @@ pub struct Parts {
     pub look: Span,
     /// The memory of one worker, bytes.
     pub worker_memory: u64,
+    /// What people want to hear of.
+    pub alerts: Alerts,
+    /// Who else is told of events.
+    pub sinks: Vec<Box<dyn EventSink>>,
     /// Where demand is read.
     pub queue: Box<dyn Queue>,
     /// What runs the workers.
@@ -134,8 +140,10 @@ impl Group {
         state.controls = self.parts.store.controls(&self.parts.name);
 
         let decision = self.decide(&mut state, &mut seen, now);
+        let alerts = self.judge(&mut state, &seen, now);
         let news = self.is_news(&decision);
         self.record(&seen, &decision, &state, news);
+        self.alert(alerts, &seen, &decision);
         let outcome = if news { self.act(&decision, token).await } else { None };
         let again = self.waits_again(&decision, outcome.as_ref());
         self.note(&mut state, &decision, outcome.as_ref(), again);
@@ -147,9 +155,9 @@ impl Group {
     }
 
     fn tune(&mut self, tuning: Tuning) {
-        let Tuning { rules, look, worker_memory } = tuning;
+        let Tuning { rules, look, worker_memory, alerts } = tuning;
         (self.parts.rules, self.parts.look) = (rules, look);
-        self.parts.worker_memory = worker_memory;
+        (self.parts.worker_memory, self.parts.alerts) = (worker_memory, alerts);
     }
 
     /// Waits until workers that were told to go are gone, for a process that ends after one tick.
@@ -162,8 +170,11 @@ impl Group {
         let _ = tokio::time::timeout(STOP_TIMEOUT, drained).await;
     }
 
-    /// Gives the right to act back.
+    /// Gives the right to act back, once all is told.
     pub async fn leave(&mut self) {
+        for sink in &mut self.parts.sinks {
+            sink.close().await;
+        }
         self.parts.lease.release().await;
     }
 
@@ -210,6 +221,7 @@ impl Group {
             decision: None,
             outcome: None,
             cpu_ema: None,
+            alerts: AlertState::default().raised(),
         }
     }
 
@@ -290,6 +302,11 @@ impl Group {
         })
     }
 
+    fn judge(&self, state: &mut State, seen: &Observation, now: Timestamp) -> Vec<Alert> {
+        let Parts { alerts, rules, .. } = &self.parts;
+        alerts.judge(&mut state.alerts, seen, rules.stale_after(), now)
+    }
+
     fn record(&mut self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
         let Parts { memory, target, store, queue, look, worker_memory, .. } = &mut self.parts;
         store.record_jobs(memory, queue.finished());
@@ -365,6 +382,43 @@ impl Group {
         }
     }
 
+    /// Keeps and passes on what people wanted to hear of. That one still lasts is only passed on.
+    fn alert(&self, alerts: Vec<Alert>, seen: &Observation, decision: &Decision) {
+        for alert in alerts {
+            self.voice.alerts(&alert);
+            let lasts = alert.state == AlertNews::Lasts;
+            let event = self.event(seen, decision, None, Some(alert));
+            if !lasts {
+                let group = self.parts.memory.clone();
+                self.parts.store.record_event(Event { group, ..event.clone() });
+            }
+            self.pass_on(&event);
+        }
+    }
+
+    fn event(
+        &self,
+        seen: &Observation,
+        decision: &Decision,
+        outcome: Option<&(Outcome, String)>,
+        alert: Option<Alert>,
+    ) -> Event {
+        Event {
+            t: decision.t,
+            group: self.parts.name.clone(),
+            dry: self.parts.target.is_dry(),
+            outcome: outcome.map(|(outcome, _)| *outcome),
+            note: outcome.map(|(_, note)| note.clone()).unwrap_or_default(),
+            observation: seen.clone(),
+            decision: decision.clone(),
+            alert,
+        }
+    }
+
+    fn pass_on(&self, event: &Event) {
+        self.parts.sinks.iter().for_each(|sink| sink.tell(event));
+    }
+
     /// Logs, watchers and the compatible list.
     async fn tell(
         &mut self,
@@ -378,7 +432,10 @@ impl Group {
         self.voice.saw(&seen);
         match &outcome {
             Some(_) if again => {}
-            Some(outcome) => self.voice.changed(decision, outcome),
+            Some(told) => {
+                self.voice.changed(decision, told);
+                self.pass_on(&self.event(&seen, decision, Some(told), None));
+            }
             None => self.voice.held(decision),
         }
         let polled = state.policy.decided_at.filter(|at| Some(*at) != self.listed_at);
@@ -389,7 +446,8 @@ impl Group {
             list.push(&snapshot).await;
         }
         let (seen, decision) = (Some(seen), Some(decision.clone()));
-        let tick = Tick { seen, decision, outcome, cpu_ema: state.cpu_ema(), ..self.blank_tick() };
+        let (alerts, cpu_ema) = (state.alerts.raised(), state.cpu_ema());
+        let tick = Tick { seen, decision, outcome, cpu_ema, alerts, ..self.blank_tick() };
         let _ = self.parts.ticks.send(Arc::new(tick));
     }
 }

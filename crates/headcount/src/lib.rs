@@ -25,6 +25,7 @@ pub mod registry;
 pub mod regular_file;
 pub mod report;
 pub mod secret;
+pub mod sinks;
 pub mod store;
 pub mod targets;
 pub mod telemetry;

@@ -34,6 +34,14 @@ pub const WEBHOOK_WAIT: Duration = Duration::from_secs(10);
 pub const WEBHOOK_CONNECT: Duration = Duration::from_secs(4);
 /// So many redirects within one server are followed.
 pub const WEBHOOK_REDIRECTS: usize = 3;
+/// Alerts that wait to be posted, of one group.
+pub const ALERTS_QUEUED: usize = 64;
+/// An alert that does not get through is posted again after this long, then twice as long each time.
+pub const ALERT_BACK_OFF: Duration = Duration::from_secs(15);
+/// So often at the most, each time with the attempts of a webhook.
+pub const ALERT_ROUNDS: u32 = 5;
+/// At the end of a group, alerts that are on their way get this long.
+pub const ALERT_LAST_WORDS: Duration = Duration::from_secs(5);
 /// Samples and events are kept this long unless configured, days.
 pub const KEEP_DAYS: u32 = 30;
 /// How many workers were online is kept this long, for bills: 25 months.

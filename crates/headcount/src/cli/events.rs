@@ -1,8 +1,10 @@
-//! `headcount events`: what was changed, and why.
+//! `headcount events`: what was changed, and why; and which alerts there were.
 
 use std::process::ExitCode;
 
-use headcount_core::{Outcome, Timestamp};
+use headcount_core::alert::AlertNews;
+use headcount_core::{Alert, Outcome, Timestamp};
+use serde::Serialize;
 
 use crate::cli::kept::Kept;
 use crate::cli::out::{self, Cell, DIM, GOOD, PROBLEM, Table, WARNING, cell, plain};
@@ -33,7 +35,7 @@ impl Args {
             kept.pick(Some(name))?;
         }
         if globals.json {
-            events.iter().try_for_each(out::print_json_line)?;
+            events.iter().map(Line::of).try_for_each(|line| out::print_json_line(&line))?;
             return Ok(ExitCode::SUCCESS);
         }
         if events.is_empty() {
@@ -47,7 +49,24 @@ impl Args {
     }
 }
 
+/// One event, as `--json` prints it.
+#[derive(Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+impl<'a> Line<'a> {
+    fn of(event: &'a Event) -> Self {
+        Self { kind: event.kind(), event }
+    }
+}
+
 fn row(event: &Event) -> [Cell; 6] {
+    if let Some(alert) = &event.alert {
+        return of_alert(event, alert);
+    }
     let (from, to) = event.decision.change().unwrap_or_default();
     let outcome = match event.outcome {
         _ if event.dry => cell(DIM, "dry run"),
@@ -63,6 +82,14 @@ fn row(event: &Event) -> [Cell; 6] {
     let change = format!("{from} -> {to}");
     let (group, kind) = (plain(&event.group), plain(event.decision.kind));
     [plain(when(event.t)), group, kind, plain(change), outcome, plain(why)]
+}
+
+fn of_alert(event: &Event, alert: &Alert) -> [Cell; 6] {
+    let style = if alert.state == AlertNews::Resolved { GOOD } else { WARNING };
+    let workers = event.decision.current.map_or_else(|| "?".into(), |n| n.to_string());
+    let why = format!("{}: {alert}", alert.name);
+    let (group, kind) = (plain(&event.group), plain(event.kind()));
+    [plain(when(event.t)), group, kind, plain(workers), cell(style, alert.state), plain(why)]
 }
 
 /// A time for people: the local clock, and how long ago.

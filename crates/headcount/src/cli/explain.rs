@@ -39,7 +39,7 @@ impl Args {
         let name = &kept.pick(self.group.as_deref())?;
         let not_yet = "nobody has looked at it with this state folder yet";
         let latest = kept.latest(name).context(not_yet)?;
-        let last_change = kept.store.events(Some(name), None, 1).pop();
+        let last_change = kept.store.changes(Some(name), None, 1).pop();
         let other = self.why_not.map(|n| what_if(latest, n, &kept)).transpose()?;
         if globals.json {
             out::print_json_line(&Explanation {

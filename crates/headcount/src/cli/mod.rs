@@ -81,7 +81,7 @@ pub enum Verb {
     Check(check::Args),
     /// Show the groups as they are now
     Status(status::Args),
-    /// Show what was changed, and why
+    /// Show what was changed, and why, and the alerts
     Events(events::Args),
     /// Show why a group has the number of workers it has
     Explain(explain::Args),

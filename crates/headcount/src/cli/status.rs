@@ -89,9 +89,15 @@ fn row(latest: &Latest, controls: &Controls) -> [Cell; 8] {
         (Some(host), None) => plain(format!("{:.0} %", host.cpu_raw)),
         (None, _) => unknown(),
     };
-    let troubled = matches!(decision.rule, Rule::Unknown | Rule::Breaker);
+    let troubled = matches!(decision.rule, Rule::Unknown | Rule::Breaker)
+        || state.alerts.raised().iter().any(|(_, raised)| *raised);
     let why = decision.trail.iter().rfind(|s| s.before != s.after).map(|s| s.why.to_string());
     let mut why = why.unwrap_or_else(|| decision.reason.clone());
+    let raised = state.alerts.raised().into_iter().filter(|(_, raised)| *raised);
+    let alerts: Vec<&str> = raised.map(|(alert, _)| alert.name()).collect();
+    if !alerts.is_empty() {
+        why = format!("alert {}; {why}", alerts.join(", "));
+    }
     if *controls != Controls::default() {
         why = format!("{controls}; {why}");
     }

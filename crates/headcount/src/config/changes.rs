@@ -21,9 +21,9 @@ pub enum GroupChange {
     Added,
     /// It is gone. Its workers stay as they are.
     Removed,
-    /// Only rules or times are different: they can be swapped while it runs.
+    /// Only rules, alerts or times are different: they can be swapped while it runs.
     Rules,
-    /// Its queue, target or list of snapshots is different: they must be opened anew.
+    /// Its queue, target, list of snapshots or webhook of alerts is different: they must be opened anew.
     Reopen,
 }
 
@@ -55,6 +55,7 @@ fn change(old: &GroupConfig, new: &GroupConfig) -> GroupChange {
         && old.target == new.target
         && old.lease == new.lease
         && old.metrics_list == new.metrics_list
+        && old.alert_webhook == new.alert_webhook
         && old.base_dir == new.base_dir;
     if same_connectors { GroupChange::Rules } else { GroupChange::Reopen }
 }

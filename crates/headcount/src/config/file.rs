@@ -10,6 +10,7 @@ use headcount_core::{Policy, Rules, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::alerts::AlertsFile;
 use super::read::{Findings, Read};
 use super::tree::{Document, Path as KeyPath, Shape};
 use super::{Config, GroupConfig, LogConfig, MetricsList, Overrides};
@@ -124,6 +125,9 @@ struct Group {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     weight: u32,
+    /// What you want to hear of: too many jobs waiting, too few workers.
+    #[serde(default)]
+    alerts: AlertsFile,
     /// The memory that one worker has, as `2g` or `512m`, for `headcount usage`. Default: 2g.
     #[serde(default)]
     worker_memory: Option<String>,
@@ -278,6 +282,8 @@ impl Group {
                 usage::UNIT
             }
         };
+        let (alerts, alert_webhook, problems) = self.alerts.meant();
+        findings.problems(&[path.as_slice(), &["alerts".to_string()]].concat(), problems);
         let (lease, weight) = (self.lease, self.weight);
         Some(GroupConfig {
             name,
@@ -288,6 +294,8 @@ impl Group {
             look,
             weight,
             worker_memory,
+            alerts,
+            alert_webhook,
             metrics_list,
             base_dir,
         })

@@ -1,5 +1,6 @@
 //! The configuration as meant: checked once, at the border.
 
+mod alerts;
 pub mod changes;
 mod environment;
 mod errors;
@@ -15,7 +16,7 @@ mod walk;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use headcount_core::{Rules, Span};
+use headcount_core::{Alerts, Rules, Span};
 use headcount_sim::WorldRules;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,6 +31,7 @@ use crate::limits::CONFIG_BYTES;
 use crate::queues::QueueConfig;
 use crate::queues::redis::RedisConfig;
 use crate::regular_file;
+use crate::sinks::webhook::AlertWebhookConfig;
 use crate::targets::TargetConfig;
 use crate::telemetry::{LogFormat, LogLevel};
 use expand::Lookup;
@@ -92,6 +94,10 @@ pub struct GroupConfig {
     pub weight: u32,
     /// The memory of one worker, bytes: for its usage.
     pub worker_memory: u64,
+    /// What people want to hear of.
+    pub alerts: Alerts,
+    /// Where alerts are posted to.
+    pub alert_webhook: Option<AlertWebhookConfig>,
     /// The list of snapshots that the reference autoscaler keeps in Redis.
     pub metrics_list: Option<MetricsList>,
     /// Relative paths in this group start here: the folder of the file.

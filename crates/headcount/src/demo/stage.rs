@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use headcount_core::policy::cpu_aware::{CpuAware, NO_LIMIT};
 use headcount_core::rules::{Bounds, Brake, Capacity};
-use headcount_core::{Policy, Rules, Span};
+use headcount_core::{Alerts, Policy, Rules, Span};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
@@ -85,6 +85,8 @@ impl Stage {
             memory: GROUP.into(),
             look: rules.policy.poll(),
             worker_memory: UNIT,
+            alerts: Alerts::default(),
+            sinks: Vec::new(),
             rules: rules.clone(),
             queue,
             host: Arc::new(move |now, window| host.read(now, window)),
@@ -99,7 +101,8 @@ impl Stage {
         let (stop, told) = watch::channel(Stop::No);
         // The rules never change, so nobody keeps the other end.
         let look = rules.policy.poll();
-        let (_, tuned) = watch::channel(Tuning { rules, look, worker_memory: UNIT });
+        let (_, tuned) =
+            watch::channel(Tuning { rules, look, worker_memory: UNIT, alerts: Alerts::default() });
         let group = tokio::spawn(group.run(tuned, told));
         let load = tokio::spawn(async move { load::run(&database, seed).await });
         Ok(Self { folder, config, ticks: watched, stop, group, load })

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use headcount_core::Kind;
+use headcount_core::alert::WaitingOver;
 use headcount_core::policy::Policy;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::policy::occupancy::{Occupancy, Parity};
@@ -173,6 +174,8 @@ impl Bench {
             rules: self.rules.clone(),
             look: Span::from_secs(5),
             worker_memory: 2 << 30,
+            alerts: Alerts::default(),
+            sinks: Vec::new(),
             queue: Box::new(self.world.clone()),
             target: Box::new(self.world.clone()),
             host: Arc::new(reading),
@@ -423,4 +426,80 @@ async fn usage_counts_each_minute_seen_and_none_that_was_not() {
     let minutes: Vec<_> = (0..21).map(|minute| hours[0].minutes.get(minute)).collect();
     let expected = [vec![Some(2); 5], vec![None; 10], vec![Some(1); 5], vec![None]].concat();
     assert_eq!(minutes, expected);
+}
+
+/// Keeps what it is told.
+struct Told(Arc<Mutex<Vec<Event>>>);
+
+#[async_trait]
+impl EventSink for Told {
+    fn tell(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+
+    async fn close(&mut self) {
+        self.0.lock().unwrap().clear();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn alerts_are_events_are_passed_on_and_survive_a_restart_and_silence() {
+    let bench = Bench::new(4);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let alerting = || {
+        let mut group = bench.group();
+        let waiting_over = Some(WaitingOver { jobs: 3, lasts: Span::from_secs(30), tags: vec![] });
+        group.parts.alerts = Alerts { waiting_over, ..Alerts::default() };
+        group.parts.sinks = vec![Box::new(Told(Arc::clone(&told)))];
+        group
+    };
+    let news = || {
+        let told = told.lock().unwrap();
+        told.iter().map(|event| event.alert.as_ref().unwrap().state).collect::<Vec<_>>()
+    };
+    let none: Vec<AlertNews> = Vec::new();
+    let mut group = alerting();
+    bench.world.set(|s| s.queue = Ok((9, 1)));
+    pass(&mut group, 20).await;
+    assert_eq!(news(), none);
+    group.parts.store.flush();
+    drop(group);
+    let mut group = alerting();
+    pass(&mut group, 20).await;
+    assert_eq!(news(), [AlertNews::Raised], "the time before the restart counts");
+    pass(&mut group, 560).await;
+    bench.world.set(|s| s.queue = Err(Silence::Refused));
+    pass(&mut group, 1200).await;
+    assert_eq!(news(), [AlertNews::Raised], "silence tells nothing");
+    bench.world.set(|s| s.queue = Ok((9, 1)));
+    pass(&mut group, 10).await;
+    bench.world.set(|s| s.queue = Ok((3, 1)));
+    pass(&mut group, 10).await;
+    assert_eq!(news(), [AlertNews::Raised, AlertNews::Lasts, AlertNews::Resolved]);
+
+    let events = group.parts.store.events(Some("g"), None, 10);
+    let kept: Vec<_> = events.iter().map(|e| (e.kind(), e.alert.as_ref().unwrap().state)).collect();
+    assert_eq!(kept, [("alert", AlertNews::Resolved), ("alert", AlertNews::Raised)]);
+    assert_eq!(group.parts.store.changes(None, None, 10), []);
+    let mut ticks = group.parts.ticks.subscribe();
+    group.tick().await;
+    assert!(!ticks.recv().await.unwrap().alerts[0].1);
+    group.leave().await;
+    assert_eq!(news(), none, "closed at the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_passed_on_with_what_became_of_it() {
+    let bench = Bench::new(1);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut group = bench.group();
+    group.parts.sinks = vec![Box::new(Told(Arc::clone(&told)))];
+    bench.world.set(|s| {
+        s.queue = Ok((9, 1));
+        s.target_fails = true;
+    });
+    group.tick().await;
+    let told = told.lock().unwrap();
+    assert_eq!((told.len(), told[0].outcome), (1, Some(Outcome::Failed)));
+    assert_eq!((told[0].decision.change(), &told[0].alert), (Some((1, 2)), &None));
 }

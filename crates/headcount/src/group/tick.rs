@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use headcount_core::alert::AlertName;
 use headcount_core::{Decision, Observation, Outcome};
 
 use crate::lease::Held;
@@ -25,6 +26,8 @@ pub struct Tick {
     pub outcome: Option<(Outcome, String)>,
     /// Smoothed CPU, percent.
     pub cpu_ema: Option<f64>,
+    /// Each alert's name, and whether it is raised.
+    pub alerts: [(AlertName, bool); 2],
 }
 
 impl Tick {

@@ -2,9 +2,10 @@
 
 use std::mem::{Discriminant, discriminant};
 
+use headcount_core::alert::AlertNews;
 use headcount_core::decision::Source;
 use headcount_core::state::Controls;
-use headcount_core::{Decision, Observation, Outcome, Rule, Silence, Why};
+use headcount_core::{Alert, Decision, Observation, Outcome, Rule, Silence, Why};
 
 use crate::lease::Held;
 
@@ -50,6 +51,18 @@ impl Voice {
     pub fn leads(&mut self) {
         if self.stands_by.take().is_some() {
             tracing::info!(group = self.group, "has the lease now");
+        }
+    }
+
+    /// Something that people wanted to hear of.
+    pub fn alerts(&self, alert: &Alert) {
+        let (group, dry, name) = (&self.group, self.dry, alert.name.name());
+        match alert.state {
+            AlertNews::Raised => tracing::warn!(group, dry, "alert {name}: {alert}"),
+            AlertNews::Lasts => {}
+            AlertNews::Resolved => {
+                tracing::info!(group, dry, "alert {name} is over: {alert}");
+            }
         }
     }
 

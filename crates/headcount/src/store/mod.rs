@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headcount_core::state::{Controls, VERSION};
-use headcount_core::{Decision, Observation, Outcome, Span, State, Timestamp};
+use headcount_core::{Alert, Decision, Observation, Outcome, Span, State, Timestamp};
 use rusqlite::{Connection, OpenFlags, params};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ use crate::clock;
 use crate::limits::{BUFFERED_EVENTS, BUFFERED_JOBS, BUFFERED_SAMPLES};
 use crate::queues::Finished;
 pub use past::{Counts, Look};
-use rows::{Batch, Sample, event_of, json, outcome_name, read_controls, write_all};
+use rows::{Batch, Sample, json, outcome_name, read_controls, write_all};
 use usage::Ledger;
 pub use usage::{HOUR, Minutes, Online, UsageHour, minute_of};
 
@@ -33,7 +33,7 @@ pub struct Store {
     inner: Mutex<Inner>,
 }
 
-/// A decision that changed, or did not manage to change, a number of workers.
+/// A decision that changed, or did not manage to change, a number of workers; or an alert.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
     /// When it was decided.
@@ -50,6 +50,9 @@ pub struct Event {
     pub observation: Observation,
     /// What was decided, and why.
     pub decision: Decision,
+    /// It tells of this alert, and of no change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alert: Option<Alert>,
 }
 
 /// What was seen and decided last in a group.
@@ -95,6 +98,13 @@ const MOST_FORGOTTEN: Span = Span::from_hours(24);
 const RETRY: Duration = Duration::from_secs(5);
 /// What people asked for is read again after this long.
 const CONTROLS_AGE: Duration = Duration::from_millis(500);
+
+impl Event {
+    /// What kind of event it is: that of its decision, or `alert`.
+    pub fn kind(&self) -> &'static str {
+        if self.alert.is_some() { "alert" } else { self.decision.kind.name() }
+    }
+}
 
 impl Store {
     /// The store in `folder`, made if it is not there. Never fails: trouble is told by
@@ -179,10 +189,18 @@ impl Store {
                 note: String::new(),
                 observation: observation.clone(),
                 decision: decision.clone(),
+                alert: None,
             };
             inner.events.push_back(event);
             inner.write();
         }
+    }
+
+    /// Keeps an event that is no change, at once.
+    pub fn record_event(&self, event: Event) {
+        let mut inner = self.lock();
+        inner.events.push_back(event);
+        inner.write();
     }
 
     /// Keeps jobs that finished; they go with the next [`Store::flush`].
@@ -200,13 +218,15 @@ impl Store {
             latest.state = state.clone();
             inner.dirty.insert(group.into());
         }
-        let buffered = inner.events.iter_mut().find(|e| e.group == group && e.t == t);
+        let buffered =
+            inner.events.iter_mut().find(|e| e.group == group && e.t == t && e.alert.is_none());
         if let Some(event) = buffered {
             event.outcome = Some(outcome);
             event.note = note.into();
         } else {
             inner.with(|db| {
-                let sql = "UPDATE events SET outcome = ?1, note = ?2 WHERE name = ?3 AND t_ms = ?4";
+                let sql = "UPDATE events SET outcome = ?1, note = ?2
+                           WHERE name = ?3 AND t_ms = ?4 AND alert IS NULL";
                 db.execute(sql, params![outcome_name(outcome), note, group, t.as_millis()])
             });
         }
@@ -221,9 +241,10 @@ impl Store {
             latest.state = state.clone();
             inner.dirty.insert(group.into());
         }
-        inner.events.retain(|event| event.group != group || event.t != t);
+        inner.events.retain(|e| e.group != group || e.t != t || e.alert.is_some());
         inner.with(|db| {
-            let sql = "DELETE FROM events WHERE name = ?1 AND t_ms = ?2 AND outcome IS NULL";
+            let sql = "DELETE FROM events
+                       WHERE name = ?1 AND t_ms = ?2 AND outcome IS NULL AND alert IS NULL";
             db.execute(sql, params![group, t.as_millis()])
         });
         inner.write();
@@ -271,22 +292,6 @@ impl Store {
         let mut inner = self.lock();
         inner.write();
         inner.latest_from_file(group)
-    }
-
-    /// The last events, newest first.
-    pub fn events(&self, group: Option<&str>, since: Option<Timestamp>, limit: u32) -> Vec<Event> {
-        let since = since.map_or(i64::MIN, Timestamp::as_millis);
-        let mut inner = self.lock();
-        inner.write();
-        let read = inner.with(|db| {
-            let sql = "SELECT t_ms, name, dry, outcome, note, observation, decision FROM events
-                       WHERE (?1 IS NULL OR name = ?1) AND t_ms >= ?2
-                       ORDER BY t_ms DESC, id DESC LIMIT ?3";
-            let mut query = db.prepare_cached(sql)?;
-            let rows = query.query_map(params![group, since, limit], event_of)?;
-            rows.collect::<Result<Vec<_>, _>>()
-        });
-        read.unwrap_or_default()
     }
 }
 

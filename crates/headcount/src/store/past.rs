@@ -3,7 +3,8 @@
 use headcount_core::{Span, Timestamp};
 use rusqlite::{Row, params};
 
-use super::Store;
+use super::rows::event_of;
+use super::{Event, Store};
 use crate::queues::Finished;
 
 /// What one look showed of a queue.
@@ -29,6 +30,38 @@ pub struct Counts {
 }
 
 impl Store {
+    /// The last events, newest first.
+    pub fn events(&self, group: Option<&str>, since: Option<Timestamp>, limit: u32) -> Vec<Event> {
+        self.read_events(group, since, limit, true)
+    }
+
+    /// The last changes, newest first: events without alerts.
+    pub fn changes(&self, group: Option<&str>, since: Option<Timestamp>, limit: u32) -> Vec<Event> {
+        self.read_events(group, since, limit, false)
+    }
+
+    fn read_events(
+        &self,
+        group: Option<&str>,
+        since: Option<Timestamp>,
+        limit: u32,
+        alerts: bool,
+    ) -> Vec<Event> {
+        let since = since.map_or(i64::MIN, Timestamp::as_millis);
+        let mut inner = self.lock();
+        inner.write();
+        let read = inner.with(|db| {
+            let sql =
+                "SELECT t_ms, name, dry, outcome, note, observation, decision, alert FROM events
+                       WHERE (?1 IS NULL OR name = ?1) AND t_ms >= ?2 AND (?4 OR alert IS NULL)
+                       ORDER BY t_ms DESC, id DESC LIMIT ?3";
+            let mut query = db.prepare_cached(sql)?;
+            let rows = query.query_map(params![group, since, limit, alerts], event_of)?;
+            rows.collect::<Result<Vec<_>, _>>()
+        });
+        read.unwrap_or_default()
+    }
+
     /// The recorded looks at a group's queue since then, the oldest first. One that showed the same
     /// as the look before it may be missing, for at most 10 s.
     ///

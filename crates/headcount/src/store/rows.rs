@@ -40,12 +40,13 @@ pub(super) fn write_all(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<
         change
             .prepare_cached(
                 "INSERT INTO events (t_ms, name, kind, from_n, to_n, dry, outcome, note,
-                 observation, decision) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 observation, decision, alert)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute(params![
                 event.t.as_millis(),
                 event.group,
-                event.decision.kind.name(),
+                event.kind(),
                 from,
                 to,
                 event.dry,
@@ -53,6 +54,7 @@ pub(super) fn write_all(db: &Connection, batch: &Batch<'_>) -> rusqlite::Result<
                 event.note,
                 text(&event.observation)?,
                 text(&event.decision)?,
+                event.alert.as_ref().map(text).transpose()?,
             ])?;
     }
     for latest in latest {
@@ -131,6 +133,7 @@ pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
         note: row.get(4)?,
         observation: json(row, 5)?,
         decision: json(row, 6)?,
+        alert: row.get_ref(7)?.as_str_or_null()?.is_some().then(|| json(row, 7)).transpose()?,
     })
 }
 

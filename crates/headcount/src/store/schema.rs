@@ -67,6 +67,9 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (hour, name, dry, memory)
     ) STRICT, WITHOUT ROWID;
 ",
+    "
+    ALTER TABLE events ADD COLUMN alert TEXT;
+",
 ];
 
 /// Brings the database to the present layout.

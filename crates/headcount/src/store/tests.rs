@@ -155,9 +155,13 @@ fn an_older_layout_is_brought_up_to_date_with_all_it_holds() {
     let store = Store::open(folder.path(), 30);
     store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
     drop(store);
-    // As the first layout was: without jobs and usage.
+    // As the first layout was: without jobs, usage and alerts.
     let db = Connection::open(&path).unwrap();
-    db.execute_batch("DROP TABLE jobs; DROP TABLE usage; PRAGMA user_version = 1").unwrap();
+    db.execute_batch(
+        "DROP TABLE jobs; DROP TABLE usage; ALTER TABLE events DROP COLUMN alert;
+                      PRAGMA user_version = 1",
+    )
+    .unwrap();
     drop(db);
     let store = Store::open_existing(folder.path()).unwrap();
     assert_eq!(store.load("g").unwrap(), state(t));

@@ -35,6 +35,7 @@ pub struct Metrics {
     least: Family<GroupLabels, Gauge>,
     most: Family<GroupLabels, Gauge>,
     paused: Family<GroupLabels, Gauge>,
+    alerts: Family<AlertLabels, Gauge>,
     store_ok: Gauge,
     config_ok: Gauge,
 }
@@ -60,6 +61,12 @@ struct CpuLabels {
 struct SourceLabels {
     group: String,
     source: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AlertLabels {
+    group: String,
+    alert: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -94,6 +101,7 @@ impl Default for Metrics {
             least: Family::default(),
             most: Family::default(),
             paused: Family::default(),
+            alerts: Family::default(),
             store_ok: Gauge::default(),
             config_ok: Gauge::default(),
         };
@@ -130,6 +138,7 @@ impl Default for Metrics {
         registry.register("workers_min", "The fewest workers by the rules", made.least.clone());
         registry.register("workers_max", "The most workers by the rules", made.most.clone());
         registry.register("paused", "Whether a person paused scaling", made.paused.clone());
+        registry.register("alert", "Whether an alert is raised", made.alerts.clone());
         registry.register("store_writable", "Whether state can be kept", made.store_ok.clone());
         let help = "Whether the configuration file in place is the one in use";
         registry.register("config_current", help, made.config_ok.clone());
@@ -148,6 +157,10 @@ impl Metrics {
         let (Some(seen), Some(decision)) = (&tick.seen, &tick.decision) else { return };
         let paused = decision.trail.iter().any(|step| step.rule == Rule::Pause);
         self.paused.get_or_create(&group).set(paused.into());
+        for (alert, raised) in tick.alerts {
+            let labels = AlertLabels { group: tick.group.clone(), alert: alert.name() };
+            self.alerts.get_or_create(&labels).set(raised.into());
+        }
         self.looks.get_or_create(&group).inc();
         self.looked_at.get_or_create(&group).set(seen.t.as_seconds());
         for (gauge, number) in

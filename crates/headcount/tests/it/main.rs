@@ -1,6 +1,7 @@
 //! Tests against the real thing: Redis, Docker, processes. `./test.sh` installs what they need.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop here")]
 
+mod alerts;
 mod budget;
 mod bull;
 mod cli;

@@ -330,6 +330,7 @@ impl Chart {
 
 #[cfg(test)]
 mod tests {
+    use headcount_core::alert::AlertState;
     use headcount_core::reading::FleetReading;
     use headcount_core::{HostReading, QueueReading, Reading, Rule, Span, Timestamp};
 
@@ -368,6 +369,7 @@ mod tests {
             decision: Some(decision),
             outcome,
             cpu_ema: Some(40.0),
+            alerts: AlertState::default().raised(),
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) const OURS: [&str; 8] = [
 ];
 
 /// Makes the requests of one target.
-pub(super) struct Caller {
+pub(crate) struct Caller {
     client: Client,
     headers: HeaderMap,
     secret: Option<Secret>,
@@ -70,7 +70,7 @@ pub(super) enum Fault {
 }
 
 impl Caller {
-    pub(super) fn new(config: &WebhookConfig, base_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(config: &WebhookConfig, base_dir: &Path) -> anyhow::Result<Self> {
         let mut client = Client::builder()
             // A server may close an idle connection at the very moment that it is used again.
             .pool_max_idle_per_host(0)
@@ -109,7 +109,7 @@ impl Caller {
 
     /// Posts `body` until it is taken, each time with the same id. What an attempt that was not
     /// answered did is unknown, and the id tells the server that it is asked again.
-    pub(super) async fn post(
+    pub(crate) async fn post(
         &self,
         url: &Url,
         id: &str,

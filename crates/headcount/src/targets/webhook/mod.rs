@@ -26,7 +26,8 @@ use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES, STATUS_BYTES};
 use crate::secret::Secret;
 use crate::targets::assumed::Assumed;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, answer};
-use call::{Caller, Fault, shown};
+pub(crate) use call::Caller;
+use call::{Fault, shown};
 
 /// A server that is told the number of workers.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -140,7 +141,7 @@ impl WebhookConfig {
 }
 
 /// A URL that can be asked.
-fn parse(url: &str) -> Result<Url, String> {
+pub(crate) fn parse(url: &str) -> Result<Url, String> {
     let parsed = Url::parse(url).map_err(|e| format!("is no URL: {e}"))?;
     if !["http", "https"].contains(&parsed.scheme()) || !parsed.has_host() {
         return Err("must begin with https:// or http://".into());
@@ -264,11 +265,12 @@ impl Target for Webhook {
 }
 
 /// A new name of an order.
-fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     format!("hc_{:032x}", fastrand::u128(..))
 }
 
-fn rfc3339(at: headcount_core::Timestamp) -> String {
+/// A time as text.
+pub(crate) fn rfc3339(at: headcount_core::Timestamp) -> String {
     let at = jiff::Timestamp::from_millisecond(at.as_millis());
     at.map(|at| at.to_string()).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use headcount::targets::dry_run::over;
 use headcount_core::policy::Policy;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::rules::{Bounds, Rules};
-use headcount_core::{HostReading, Missing, Outcome, Reading, Span};
+use headcount_core::{Alerts, HostReading, Missing, Outcome, Reading, Span};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 
@@ -116,6 +116,8 @@ impl Bench {
             },
             look: Span::from_secs(5),
             worker_memory: 2 << 30,
+            alerts: Alerts::default(),
+            sinks: Vec::new(),
             queue: Box::new(Empty),
             target,
             host: Arc::new(host),

@@ -11,7 +11,7 @@ use headcount::queues::{Consumer, Identity, Queue, QueueSeen};
 use headcount::store::Store;
 use headcount::targets::kubernetes::KubernetesConfig;
 use headcount::targets::kubernetes::lease::KubernetesLease;
-use headcount_core::{HostReading, Missing, Outcome, QueueReading, Reading, Rules, Span};
+use headcount_core::{Alerts, HostReading, Missing, Outcome, QueueReading, Reading, Rules, Span};
 use serde_json::json;
 use tokio::sync::broadcast;
 
@@ -61,6 +61,8 @@ fn group(config: &KubernetesConfig, told: &Told, folder: &tempfile::TempDir) -> 
         rules,
         look: Span::from_secs(5),
         worker_memory: 2 << 30,
+        alerts: Alerts::default(),
+        sinks: Vec::new(),
         queue: Box::new(Workers(Arc::clone(told))),
         target: open(config),
         host: Arc::new(|now, _| Reading::known(HostReading::default(), now)),

@@ -194,6 +194,7 @@ async fn answer(
             let (status, said) = world.scale(&serde_json::from_slice(&body).unwrap());
             (status, said.to_string()).into_response()
         }
+        (Method::POST, "/alert") => StatusCode::NO_CONTENT.into_response(),
         (Method::GET, "/list") => world.list().to_string().into_response(),
         (Method::GET, "/count") => world.serving().len().to_string().into_response(),
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
