@@ -184,7 +184,7 @@ impl Alerts {
             (
                 AlertName::WaitingOver,
                 &mut state.waiting_over,
-                self.waiting_over.as_ref().map(|alert| Some(alert.look(queue?)?)),
+                self.waiting_over.as_ref().map(|alert| alert.look(queue?)),
             ),
             (
                 AlertName::LiveWorkersUnder,

@@ -41,6 +41,11 @@ impl Decision {
         let (from, to) = (self.current?, self.wanted?);
         (from != to).then_some((from, to))
     }
+
+    /// The kind of the change as Windmill calls it.
+    pub fn event_type(&self) -> Option<&'static str> {
+        self.change().map(|(from, to)| self.kind.event_type(from, to))
+    }
 }
 
 /// The kinds of decisions.
@@ -78,6 +83,15 @@ impl Kind {
             Self::Hold => "hold",
             Self::Override => "override",
             Self::Fallback => "fallback",
+        }
+    }
+
+    /// What Windmill calls a change of this kind: it knows only three.
+    pub const fn event_type(self, from: u32, to: u32) -> &'static str {
+        match self {
+            Self::FullScaleOut if to >= from => "full_scaleout",
+            _ if to >= from => "scaleout",
+            _ => "scalein",
         }
     }
 }

@@ -113,6 +113,10 @@ pub struct OccupancyState {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum Reason {
+    /// More workers than there may be; in Windmill's words.
+    AboveMax { count: u32, max: u32 },
+    /// Fewer workers than there must be.
+    BelowMin { count: u32, min: u32 },
     /// A full backlog; all workers at once.
     FullBacklog { waiting: u64, limit: u64, max: u32 },
     /// A backlog; one step more.
@@ -131,6 +135,12 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |w: &[f64; 3]| format!("{:.1}, {:.1} and {:.1} %", w[0], w[1], w[2]);
         match self {
+            Self::AboveMax { count, max } => {
+                write!(f, "count of {count} > max_workers of {max}, setting to max_workers")
+            }
+            Self::BelowMin { count, min } => {
+                write!(f, "count of {count} < min_workers of {min}, setting to min_workers")
+            }
             Self::FullBacklog { waiting, limit, max } => {
                 write!(
                     f,
@@ -230,8 +240,10 @@ impl Occupancy {
             return Wish { wanted: max, rule: Rule::FullBacklog, why: Why::Occupancy(why) };
         }
         if !(min..=max).contains(&n) {
-            let why = Why::OutOfBounds { min, max };
-            return Wish { wanted: n.clamp(min, max), rule: Rule::Bounds, why };
+            let above = Reason::AboveMax { count: n, max };
+            let why = if n > max { above } else { Reason::BelowMin { count: n, min } };
+            let (wanted, why) = (n.clamp(min, max), Why::Occupancy(why));
+            return Wish { wanted, rule: Rule::Bounds, why };
         }
         let inc = self.inc_num_workers.unwrap_or((max - min) / 5).max(1);
         let (wanted, rule, why) = self.step(state, look, waiting, inc);
@@ -424,6 +436,18 @@ mod tests {
             }
             let wish = policy.wish(&state, &scene.look());
             assert_eq!((wish.wanted, wish.rule), (wanted, rule), "{name} ({source}): {}", wish.why);
+        }
+    }
+
+    #[test]
+    fn a_clamp_is_told_in_windmills_words() {
+        for (n, words) in [
+            (80, "count of 80 > max_workers of 10, setting to max_workers"),
+            (0, "count of 0 < min_workers of 1, setting to min_workers"),
+        ] {
+            let scene = scene(n, 0, all(50.0));
+            let wish = Occupancy::default().wish(&OccupancyState::default(), &scene.look());
+            assert_eq!(wish.why.to_string(), words);
         }
     }
 

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use headcount_core::alert::AlertNews;
-use headcount_core::{Alert, Outcome, Timestamp};
+use headcount_core::{Alert, Decision, Outcome, Timestamp};
 use serde::Serialize;
 
 use crate::cli::kept::Kept;
 use crate::cli::out::{self, Cell, DIM, GOOD, PROBLEM, Table, WARNING, cell, plain};
 use crate::cli::{For, Globals, since_now};
 use crate::store::Event;
+use crate::targets::webhook::rfc3339;
 
 /// Arguments of `headcount events`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ pub struct Args {
     /// At most this many
     #[arg(short = 'n', long, default_value_t = 50)]
     pub limit: u32,
+    /// Only changes, in the columns and words of Windmill's page
+    #[arg(long)]
+    pub windmill: bool,
 }
 
 impl Args {
@@ -29,7 +33,11 @@ impl Args {
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let kept = Kept::open(globals)?;
         let since = self.since.map(For::ago);
-        let mut events = kept.store.events(self.group.as_deref(), since, self.limit);
+        let group = self.group.as_deref();
+        let mut events = match self.windmill {
+            true => kept.store.changes(group, since, self.limit),
+            false => kept.store.events(group, since, self.limit),
+        };
         events.reverse();
         if let Some(name) = self.group.as_deref().filter(|_| events.is_empty()) {
             kept.pick(Some(name))?;
@@ -42,8 +50,7 @@ impl Args {
             out::line("no events: no number of workers was changed")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table = Table::new(&["when", "group", "kind", "workers", "outcome", "why"]);
-        events.iter().for_each(|event| table.row(row(event)));
+        let table = if self.windmill { windmill(&events) } else { table(&events) };
         out::print(&table.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -53,14 +60,55 @@ impl Args {
 #[derive(Serialize)]
 struct Line<'a> {
     kind: &'static str,
+    /// As Windmill has it: `full_scaleout`, `scaleout` or `scalein`. The next three too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    desired_workers: Option<u32>,
+    reason: String,
+    applied_at: String,
     #[serde(flatten)]
     event: &'a Event,
 }
 
 impl<'a> Line<'a> {
     fn of(event: &'a Event) -> Self {
-        Self { kind: event.kind(), event }
+        let change = event.alert.is_none().then_some(&event.decision);
+        Self {
+            kind: event.kind(),
+            event_type: change.and_then(Decision::event_type),
+            desired_workers: change.and_then(|decision| decision.wanted),
+            reason: reason(event),
+            applied_at: rfc3339(event.t),
+            event,
+        }
     }
+}
+
+fn reason(event: &Event) -> String {
+    match &event.alert {
+        Some(alert) => format!("{}: {alert}", alert.name),
+        None => event.decision.reason.clone(),
+    }
+}
+
+fn table(events: &[Event]) -> Table {
+    let mut table = Table::new(&["when", "group", "kind", "workers", "outcome", "why"]);
+    events.iter().for_each(|event| table.row(row(event)));
+    table
+}
+
+/// The columns of Windmill's page; it has one for each group.
+fn windmill(events: &[Event]) -> Table {
+    let headings = ["worker group", "event type", "desired workers", "time", "reason"];
+    let mut table = Table::new(&headings);
+    for event in events {
+        let desired = event.decision.wanted.unwrap_or_default();
+        let kind = event.decision.event_type().unwrap_or_default();
+        let (group, reason) = (plain(&event.group), plain(reason(event)));
+        table.row([group, plain(kind), plain(desired), plain(when(event.t)), reason]);
+    }
+    table
 }
 
 fn row(event: &Event) -> [Cell; 6] {
@@ -75,7 +123,7 @@ fn row(event: &Event) -> [Cell; 6] {
         Some(Outcome::NotNow) => cell(WARNING, "not now"),
         None => cell(WARNING, "unknown"),
     };
-    let mut why = event.decision.reason.clone();
+    let mut why = reason(event);
     if !event.note.is_empty() {
         why = format!("{why} ({})", event.note);
     }
@@ -87,7 +135,7 @@ fn row(event: &Event) -> [Cell; 6] {
 fn of_alert(event: &Event, alert: &Alert) -> [Cell; 6] {
     let style = if alert.state == AlertNews::Resolved { GOOD } else { WARNING };
     let workers = event.decision.current.map_or_else(|| "?".into(), |n| n.to_string());
-    let why = format!("{}: {alert}", alert.name);
+    let why = reason(event);
     let (group, kind) = (plain(&event.group), plain(event.kind()));
     [plain(when(event.t)), group, kind, plain(workers), cell(style, alert.state), plain(why)]
 }

@@ -274,14 +274,10 @@ impl Group {
         if cfg!(not(feature = "kubernetes")) && self.lease == LeaseKind::Kubernetes {
             findings.problem(path, "lease", &not_built_in("kubernetes"));
         }
-        let worker_memory = match self.worker_memory.as_deref().map(memory) {
-            None => usage::UNIT,
-            Some(Ok(bytes)) => bytes,
-            Some(Err(what)) => {
-                findings.problem(path, "worker_memory", &what);
-                usage::UNIT
-            }
-        };
+        let worker_memory = self.worker_memory.as_deref().map_or(Ok(usage::UNIT), memory);
+        if let Err(what) = &worker_memory {
+            findings.problem(path, "worker_memory", what);
+        }
         let (alerts, alert_webhook, problems) = self.alerts.meant();
         findings.problems(&[path.as_slice(), &["alerts".to_string()]].concat(), problems);
         let (lease, weight) = (self.lease, self.weight);
@@ -293,7 +289,7 @@ impl Group {
             lease,
             look,
             weight,
-            worker_memory,
+            worker_memory: worker_memory.unwrap_or(usage::UNIT),
             alerts,
             alert_webhook,
             metrics_list,

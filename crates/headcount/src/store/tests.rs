@@ -123,6 +123,22 @@ fn rows_older_than_wanted_are_removed() {
 }
 
 #[test]
+fn events_are_kept_for_30_days_unless_configured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (day, keep) = (86_400_000, crate::limits::KEEP_DAYS);
+    let days = [31, 30, 29, 1, 0];
+    for ago in days {
+        // Cleaned at the first write of each.
+        let store = Store::open(folder.path(), keep);
+        let t = today() - ago * day + 60_000;
+        store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
+    }
+    let events = Store::open_existing(folder.path()).unwrap().events(None, None, 10);
+    let ago: Vec<i64> = events.iter().map(|e| (today() + 60_000 - e.t.as_millis()) / day).collect();
+    assert_eq!(ago, [0, 1, 29, 30]);
+}
+
+#[test]
 fn a_damaged_file_is_told_and_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");

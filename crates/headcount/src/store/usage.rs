@@ -254,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_minute_has_the_most_that_were_online_at_once_and_gaps_are_not_zero() {
-        let cases: [(&str, &[(i64, u32)], &[(i64, u32)]); 7] = [
+        type Numbers = &'static [(i64, u32)];
+        let cases: [(&str, Numbers, Numbers); 7] = [
             ("the most", &[(0, 1), (20, 4), (40, 2), (60, 2)], &[(0, 4), (1, 2)]),
             ("none is zero", &[(0, 0), (60, 0)], &[(0, 0), (1, 0)]),
             ("a short gap is as before it", &[(50, 3), (165, 1)], &[(0, 3), (1, 3), (2, 1)]),

@@ -1,6 +1,6 @@
 //! A program of the user's that is told the number.
 //!
-//! It gets the arguments group, desired number, reason and kind of event, as Windmill's custom
+//! It gets the arguments group, desired number, reason and type of event, as Windmill's custom
 //! scripts do, and the same as environment variables.
 
 use std::collections::BTreeMap;
@@ -27,8 +27,9 @@ use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, ans
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptConfig {
     /// The program, or the program and its first arguments. It gets four more: group, desired
-    /// number of workers, reason and kind of event; and the environment variables
-    /// `HEADCOUNT_GROUP`, `_DESIRED`, `_REASON`, `_EVENT`, `_CURRENT`, `_VICTIMS` (ids with spaces
+    /// number of workers, reason and type of event (`full_scaleout`, `scaleout` or `scalein`, as
+    /// Windmill has it); and the environment variables `HEADCOUNT_GROUP`, `_DESIRED`, `_REASON`,
+    /// `_EVENT` (the kind of event as `headcount events` tells it), `_CURRENT`, `_VICTIMS` (ids with spaces
     /// between) and `_TOKEN` (a number that grows with every new Headcount that acts for the
     /// group). What it prints goes into the event; if the last line is a JSON object with
     /// `started`, `removed` (lists of ids) or `note`, it tells what was done.
@@ -244,9 +245,10 @@ impl Target for Script {
         let desired = order.to.to_string();
         // A program cannot be given a NUL.
         let reason = order.reason.replace('\0', " ");
+        let event_type = order.kind.event_type(order.from, order.to);
         let mut command = self.command.command();
         command
-            .args([self.group.as_str(), &desired, &reason, order.kind.name()])
+            .args([self.group.as_str(), &desired, &reason, event_type])
             .env("HEADCOUNT_DESIRED", &desired)
             .env("HEADCOUNT_REASON", &reason)
             .env("HEADCOUNT_EVENT", order.kind.name())

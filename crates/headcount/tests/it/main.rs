@@ -12,6 +12,7 @@ mod demo;
 mod docker;
 #[cfg(feature = "aws")]
 mod ecs;
+mod events;
 mod fleet;
 mod history;
 #[cfg(feature = "kubernetes")]

@@ -68,7 +68,7 @@ async fn runs_the_script_of_windmills_documentation_unchanged() {
     assert_eq!(target.promise(), Promise::NumberOnly);
     let order = Order { reason: "3 waiting; `rm -rf /` $(boom) 'x'".into(), ..order(1, 3, &[]) };
     let scaled = target.scale(&order).await.unwrap();
-    let said = "Applying scale_out of 3 to default bc 3 waiting; `rm -rf /` $(boom) 'x'; \
+    let said = "Applying scaleout of 3 to default bc 3 waiting; `rm -rf /` $(boom) 'x'; \
                 kubectl scale deployment windmill-workers-default --replicas=3 -n mynamespace";
     assert_eq!(scaled.note, said);
     assert_eq!(target.status().await.unwrap().reading.capacity(), 3);
