@@ -15,14 +15,13 @@ use crate::budget::Budget;
 use crate::clock;
 use crate::config::changes::{Changes, GroupChange, changes};
 use crate::config::{Config, GroupConfig};
-use crate::group::{Group, Parts, Tick};
+use crate::group::{Group, News, Parts, Tick};
 use crate::hosts::HostWatch;
 use crate::lease;
 use crate::limits::{
     FIRST_SAMPLE, FLUSH_EVERY, LEAVE_TIMEOUT, OPEN_FILES, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND,
 };
 use crate::metrics_list::MetricsListWriter;
-use crate::sinks::EventSink;
 use crate::store::Store;
 use crate::targets::dry_run;
 use crate::web::{self, Health};
@@ -149,9 +148,13 @@ impl Shared {
             Some(list) => Some(MetricsListWriter::new(list, &config.base_dir)?),
             None => None,
         };
-        let mut sinks: Vec<Box<dyn EventSink>> = Vec::new();
+        let mut news = News {
+            worker_memory: config.worker_memory,
+            alerts: config.alerts.clone(),
+            sinks: Vec::new(),
+        };
         if let Some(webhook) = &config.alert_webhook {
-            sinks.push(Box::new(webhook.open(&config.base_dir)?));
+            news.sinks.push(Box::new(webhook.open(&config.base_dir)?));
         }
         let memory = self.memory_of(&config.name, live);
         let had = self.store.load(&memory).and_then(|state| state.current);
@@ -161,9 +164,7 @@ impl Shared {
             budget: self.budget.member(&config.name, had),
             rules: config.rules.clone(),
             look: config.look,
-            worker_memory: config.worker_memory,
-            alerts: config.alerts.clone(),
-            sinks,
+            news,
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),

@@ -1,15 +1,16 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
+mod news;
 mod tick;
 mod voice;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headcount_core::alert::{AlertNews, AlertState};
+use headcount_core::alert::AlertState;
 use headcount_core::{
-    Alert, Alerts, Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome,
-    QueueReading, Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
+    Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
+    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -19,15 +20,13 @@ use crate::busy_map::BusyMap;
 use crate::clock::{self, Clock};
 use crate::daemon::{Stop, Tuning};
 use crate::lease::{Held, Lease};
-use crate::limits::{
-    DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY, STOP_TIMEOUT, USAGE_GAP,
-};
+use crate::limits::{DRAIN_POLL, LEAST_REST, LOOK_TIMEOUT, STAND_BY, STILL_EVERY, STOP_TIMEOUT};
 use crate::metrics_list::{MetricsListWriter, Snapshot};
 use crate::queues::{Queue, QueueSeen};
-use crate::sinks::EventSink;
-use crate::store::{Event, Online, Store};
+use crate::store::Store;
 use crate::targets::{FleetSeen, Order, Target, TargetError};
 
+pub use news::News;
 pub use tick::Tick;
 use voice::Voice;
 
@@ -44,12 +43,8 @@ pub struct Parts {
     pub rules: Rules,
     /// The longest time between two looks.
     pub look: Span,
-    /// The memory of one worker, bytes.
-    pub worker_memory: u64,
-    /// What people want to hear of.
-    pub alerts: Alerts,
-    /// Who else is told of events.
-    pub sinks: Vec<Box<dyn EventSink>>,
+    /// What is told beside the scaling, and to whom.
+    pub news: News,
     /// Where demand is read.
     pub queue: Box<dyn Queue>,
     /// What runs the workers.
@@ -157,7 +152,7 @@ impl Group {
     fn tune(&mut self, tuning: Tuning) {
         let Tuning { rules, look, worker_memory, alerts } = tuning;
         (self.parts.rules, self.parts.look) = (rules, look);
-        (self.parts.worker_memory, self.parts.alerts) = (worker_memory, alerts);
+        (self.parts.news.worker_memory, self.parts.news.alerts) = (worker_memory, alerts);
     }
 
     /// Waits until workers that were told to go are gone, for a process that ends after one tick.
@@ -172,7 +167,7 @@ impl Group {
 
     /// Gives the right to act back, once all is told.
     pub async fn leave(&mut self) {
-        for sink in &mut self.parts.sinks {
+        for sink in &mut self.parts.news.sinks {
             sink.close().await;
         }
         self.parts.lease.release().await;
@@ -302,20 +297,12 @@ impl Group {
         })
     }
 
-    fn judge(&self, state: &mut State, seen: &Observation, now: Timestamp) -> Vec<Alert> {
-        let Parts { alerts, rules, .. } = &self.parts;
-        alerts.judge(&mut state.alerts, seen, rules.stale_after(), now)
-    }
-
     fn record(&mut self, seen: &Observation, decision: &Decision, state: &State, news: bool) {
-        let Parts { memory, target, store, queue, look, worker_memory, .. } = &mut self.parts;
-        store.record_jobs(memory, queue.finished());
         if let Some(fleet) = seen.fleet.value() {
-            let gap = look.saturating_mul(2).max(USAGE_GAP);
-            let online =
-                Online { workers: fleet.online(), memory: *worker_memory, dry: target.is_dry() };
-            store.record_usage(memory, seen.t, online, gap);
+            self.count_usage(fleet, seen.t);
         }
+        let Parts { memory, target, store, queue, .. } = &mut self.parts;
+        store.record_jobs(memory, queue.finished());
         store.record(memory, target.is_dry(), news, seen, decision, state);
     }
 
@@ -382,43 +369,6 @@ impl Group {
         }
     }
 
-    /// Keeps and passes on what people wanted to hear of. That one still lasts is only passed on.
-    fn alert(&self, alerts: Vec<Alert>, seen: &Observation, decision: &Decision) {
-        for alert in alerts {
-            self.voice.alerts(&alert);
-            let lasts = alert.state == AlertNews::Lasts;
-            let event = self.event(seen, decision, None, Some(alert));
-            if !lasts {
-                let group = self.parts.memory.clone();
-                self.parts.store.record_event(Event { group, ..event.clone() });
-            }
-            self.pass_on(&event);
-        }
-    }
-
-    fn event(
-        &self,
-        seen: &Observation,
-        decision: &Decision,
-        outcome: Option<&(Outcome, String)>,
-        alert: Option<Alert>,
-    ) -> Event {
-        Event {
-            t: decision.t,
-            group: self.parts.name.clone(),
-            dry: self.parts.target.is_dry(),
-            outcome: outcome.map(|(outcome, _)| *outcome),
-            note: outcome.map(|(_, note)| note.clone()).unwrap_or_default(),
-            observation: seen.clone(),
-            decision: decision.clone(),
-            alert,
-        }
-    }
-
-    fn pass_on(&self, event: &Event) {
-        self.parts.sinks.iter().for_each(|sink| sink.tell(event));
-    }
-
     /// Logs, watchers and the compatible list.
     async fn tell(
         &mut self,
@@ -434,7 +384,7 @@ impl Group {
             Some(_) if again => {}
             Some(told) => {
                 self.voice.changed(decision, told);
-                self.pass_on(&self.event(&seen, decision, Some(told), None));
+                self.pass_on_change(&seen, decision, told);
             }
             None => self.voice.held(decision),
         }

@@ -167,6 +167,7 @@ async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
         Ok(mut target) => within("target", target.check()).await,
         Err(error) => vec![cannot_open("target", &error)],
     });
+    found.extend(group.alert_webhook.as_ref().map(|webhook| webhook.check(&group.base_dir)));
     if found.iter().any(|finding| matches!(finding.fact, Some(Fact::Grace(_)))) {
         found.extend(longest_job(queue, &group.name, state_dir).await);
     }

@@ -18,7 +18,7 @@ use crate::daemon::{Stop, Tuning};
 use crate::demo::folder::Folder;
 use crate::demo::load;
 use crate::demo::table::Table;
-use crate::group::{Group, Parts, Tick};
+use crate::group::{Group, News, Parts, Tick};
 use crate::hosts::HostWatch;
 use crate::lease::FileLease;
 use crate::limits::TICKS_BEHIND;
@@ -84,9 +84,7 @@ impl Stage {
             name: GROUP.into(),
             memory: GROUP.into(),
             look: rules.policy.poll(),
-            worker_memory: UNIT,
-            alerts: Alerts::default(),
-            sinks: Vec::new(),
+            news: News::default(),
             rules: rules.clone(),
             queue,
             host: Arc::new(move |now, window| host.read(now, window)),

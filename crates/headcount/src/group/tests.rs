@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use headcount_core::Kind;
-use headcount_core::alert::WaitingOver;
+use headcount_core::alert::{AlertNews, Alerts, WaitingOver};
 use headcount_core::policy::Policy;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::policy::occupancy::{Occupancy, Parity};
@@ -17,6 +17,8 @@ use super::*;
 use crate::budget::Budget;
 use crate::finding::Finding;
 use crate::lease::Held;
+use crate::sinks::EventSink;
+use crate::store::Event;
 use crate::targets::{Promise, Scaled, TargetError};
 
 /// What the scripted parts answer now.
@@ -173,9 +175,7 @@ impl Bench {
             memory: "g".into(),
             rules: self.rules.clone(),
             look: Span::from_secs(5),
-            worker_memory: 2 << 30,
-            alerts: Alerts::default(),
-            sinks: Vec::new(),
+            news: News::default(),
             queue: Box::new(self.world.clone()),
             target: Box::new(self.world.clone()),
             host: Arc::new(reading),
@@ -449,8 +449,8 @@ async fn alerts_are_events_are_passed_on_and_survive_a_restart_and_silence() {
     let alerting = || {
         let mut group = bench.group();
         let waiting_over = Some(WaitingOver { jobs: 3, lasts: Span::from_secs(30), tags: vec![] });
-        group.parts.alerts = Alerts { waiting_over, ..Alerts::default() };
-        group.parts.sinks = vec![Box::new(Told(Arc::clone(&told)))];
+        group.parts.news.alerts = Alerts { waiting_over, ..Alerts::default() };
+        group.parts.news.sinks = vec![Box::new(Told(Arc::clone(&told)))];
         group
     };
     let news = || {
@@ -493,7 +493,7 @@ async fn a_change_is_passed_on_with_what_became_of_it() {
     let bench = Bench::new(1);
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut group = bench.group();
-    group.parts.sinks = vec![Box::new(Told(Arc::clone(&told)))];
+    group.parts.news.sinks = vec![Box::new(Told(Arc::clone(&told)))];
     bench.world.set(|s| {
         s.queue = Ok((9, 1));
         s.target_fails = true;

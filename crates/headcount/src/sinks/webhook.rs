@@ -14,10 +14,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::EventSink;
+use crate::finding::Finding;
 use crate::limits::{ALERT_BACK_OFF, ALERT_LAST_WORDS, ALERT_ROUNDS, ALERTS_QUEUED, OUTPUT_BYTES};
 use crate::secret::{self, Secret};
 use crate::store::Event;
-use crate::targets::webhook::{Caller, WebhookConfig, new_id, parse, rfc3339};
+use crate::targets::webhook::{Caller, WebhookConfig, new_id, parse, rfc3339, shown};
+
+const ABOUT: &str = "alerts";
 
 /// A server that alerts are posted to.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -77,14 +80,34 @@ impl AlertWebhookConfig {
     /// # Errors
     /// A file that it needs cannot be read, or holds no address.
     pub fn open(&self, base_dir: &Path) -> anyhow::Result<AlertWebhook> {
+        let (caller, url) = self.caller(base_dir)?;
+        let (queue, queued) = mpsc::channel(ALERTS_QUEUED);
+        let sending = tokio::spawn(send_all(caller, url, queued));
+        Ok(AlertWebhook { sending: Some((queue, sending)) })
+    }
+
+    /// What `headcount check` finds out about it, without an alert.
+    pub fn check(&self, base_dir: &Path) -> Finding {
+        let signed = |(caller, url): (Caller, Url)| Ok((caller.secret()?.is_some(), url));
+        match self.caller(base_dir).and_then(signed) {
+            Ok((true, url)) => {
+                Finding::good(ABOUT, format!("are posted to {}, signed", shown(&url)))
+            }
+            Ok((false, url)) => {
+                Finding::good(ABOUT, format!("are posted to {}, not signed", shown(&url)))
+            }
+            Err(error) => {
+                Finding::problem(ABOUT, format!("{error:#}"), "correct `webhook` under `alerts`")
+            }
+        }
+    }
+
+    fn caller(&self, base_dir: &Path) -> anyhow::Result<(Caller, Url)> {
         let url = secret::resolve(self.url.as_ref(), self.url_file.as_deref(), base_dir)?;
         let url = url.context("alerts.webhook has no url")?;
         let url = parse(url.expose().trim())
             .map_err(|what| anyhow::anyhow!("the address in alerts.webhook {what}"))?;
-        let caller = Caller::new(&self.post_to(""), base_dir)?;
-        let (queue, queued) = mpsc::channel(ALERTS_QUEUED);
-        let sending = tokio::spawn(send_all(caller, url, queued));
-        Ok(AlertWebhook { sending: Some((queue, sending)) })
+        Ok((Caller::new(&self.post_to(""), base_dir)?, url))
     }
 
     fn post_to(&self, url: &str) -> WebhookConfig {
@@ -195,6 +218,22 @@ async fn send_all(caller: Caller, url: Url, mut queued: mpsc::Receiver<Message>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_check_tells_the_server_and_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let config =
+            AlertWebhookConfig { url_file: Some("u".into()), ..AlertWebhookConfig::default() };
+        let check = |config: &AlertWebhookConfig| config.check(folder.path()).what;
+        let said = check(&config);
+        assert!(said.contains("/u cannot be read: No such file"), "{said}");
+        std::fs::write(folder.path().join("u"), "https://chat.example/s3cret\n").unwrap();
+        assert_eq!(check(&config), "are posted to https://chat.example, not signed");
+        let signed = AlertWebhookConfig { secret: Some("x".into()), ..config };
+        assert_eq!(check(&signed), "are posted to https://chat.example, signed");
+        std::fs::write(folder.path().join("u"), "chat").unwrap();
+        assert!(check(&signed).starts_with("the address in alerts.webhook is no URL"));
+    }
 
     #[test]
     fn problems_name_their_key_and_no_secret() {

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use headcount_core::alert::{AlertName, AlertNews};
 use headcount_core::state::Fixed;
 use headcount_core::{Kind, Missing, Reading, Rule, Silence};
 
@@ -78,6 +79,43 @@ fn an_event_that_is_no_news_is_taken_back() {
     assert_eq!((events.len(), events[0].t, events[0].outcome), (1, at(0), Some(Outcome::NotNow)));
     assert_eq!(other.load("g").unwrap(), state(t + 1));
     assert_eq!(other.events(Some("h"), None, 10).len(), 2);
+}
+
+#[test]
+fn an_alert_is_an_event_apart_from_the_change_of_the_same_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), 30);
+    let (t, at) = (today(), Timestamp::from_millis(today()));
+    let alert = Alert {
+        name: AlertName::WaitingOver,
+        state: AlertNews::Raised,
+        t: at,
+        since: at,
+        count: Some(9),
+        limit: Some(3),
+    };
+    let event = |t, alert| Event {
+        t: Timestamp::from_millis(t),
+        group: "g".into(),
+        dry: false,
+        outcome: None,
+        note: String::new(),
+        observation: observation(t),
+        decision: decision(t, 1, 2),
+        alert,
+    };
+    for t in [t, t + 1] {
+        store.record("g", false, true, &observation(t), &decision(t, 1, 2), &state(t));
+        store.record_event(event(t, Some(alert.clone())));
+    }
+    store.settle("g", Timestamp::from_millis(t), Outcome::Done, "done", &state(t));
+    store.withdraw("g", Timestamp::from_millis(t + 1), &state(t + 1));
+    let told = Some(alert);
+    let done = Event { outcome: Some(Outcome::Done), note: "done".into(), ..event(t, None) };
+    let kept = [event(t + 1, told.clone()), event(t, told), done.clone()];
+    assert_eq!(store.events(Some("g"), None, 10), kept);
+    assert_eq!(store.changes(Some("g"), None, 10), [done]);
+    assert_eq!(kept.map(|event| event.kind()), ["alert", "alert", "scale_out"]);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Caller {
     }
 
     /// The secret as it is now: a file may hold a new one.
-    pub(super) fn secret(&self) -> anyhow::Result<Option<Secret>> {
+    pub(crate) fn secret(&self) -> anyhow::Result<Option<Secret>> {
         secret::resolve(self.secret.as_ref(), self.secret_file.as_deref(), &self.base_dir)
     }
 
@@ -199,7 +199,7 @@ impl Answer {
 }
 
 /// A URL without what may be secret in it.
-pub(super) fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 

@@ -26,8 +26,8 @@ use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES, STATUS_BYTES};
 use crate::secret::Secret;
 use crate::targets::assumed::Assumed;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, answer};
-pub(crate) use call::Caller;
-use call::{Fault, shown};
+use call::Fault;
+pub(crate) use call::{Caller, shown};
 
 /// A server that is told the number of workers.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use headcount::budget::Budget;
 use headcount::finding::Finding;
-use headcount::group::{Group, Parts};
+use headcount::group::{Group, News, Parts};
 use headcount::lease::{Held, Lease};
 use headcount::queues::{Queue, QueueSeen};
 use headcount::store::{Event, Store};
@@ -14,7 +14,7 @@ use headcount::targets::dry_run::over;
 use headcount_core::policy::Policy;
 use headcount_core::policy::cpu_aware::CpuAware;
 use headcount_core::rules::{Bounds, Rules};
-use headcount_core::{Alerts, HostReading, Missing, Outcome, Reading, Span};
+use headcount_core::{HostReading, Missing, Outcome, Reading, Span};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 
@@ -115,9 +115,7 @@ impl Bench {
                 ..Rules::default()
             },
             look: Span::from_secs(5),
-            worker_memory: 2 << 30,
-            alerts: Alerts::default(),
-            sinks: Vec::new(),
+            news: News::default(),
             queue: Box::new(Empty),
             target,
             host: Arc::new(host),

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use headcount::budget::Budget;
 use headcount::config::Place;
 use headcount::finding::Finding;
-use headcount::group::{Group, Parts};
+use headcount::group::{Group, News, Parts};
 use headcount::queues::{Consumer, Identity, Queue, QueueSeen};
 use headcount::store::Store;
 use headcount::targets::kubernetes::KubernetesConfig;
 use headcount::targets::kubernetes::lease::KubernetesLease;
-use headcount_core::{Alerts, HostReading, Missing, Outcome, QueueReading, Reading, Rules, Span};
+use headcount_core::{HostReading, Missing, Outcome, QueueReading, Reading, Rules, Span};
 use serde_json::json;
 use tokio::sync::broadcast;
 
@@ -60,9 +60,7 @@ fn group(config: &KubernetesConfig, told: &Told, folder: &tempfile::TempDir) -> 
         memory: "g".into(),
         rules,
         look: Span::from_secs(5),
-        worker_memory: 2 << 30,
-        alerts: Alerts::default(),
-        sinks: Vec::new(),
+        news: News::default(),
         queue: Box::new(Workers(Arc::clone(told))),
         target: open(config),
         host: Arc::new(|now, _| Reading::known(HostReading::default(), now)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headcount::budget::Budget;
-use headcount::group::{Group, Parts};
+use headcount::group::{Group, News, Parts};
 use headcount::lease::{Held, Lease};
 use headcount::queues::windmill::WindmillConfig;
 use headcount::store::Store;
@@ -63,6 +63,7 @@ impl Loop {
                 ..Rules::default()
             },
             look: short,
+            news: News::default(),
             queue: open(config),
             target: target.open(&place(folder.path(), "g")).unwrap(),
             host: Arc::new(host),
