@@ -5,3 +5,4 @@ mod failures;
 mod rights;
 mod shared;
 mod transcripts;
+mod whole;

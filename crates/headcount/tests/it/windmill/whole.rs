@@ -1,0 +1,129 @@
+//! The whole of it: a real PostgreSQL, workers that take jobs as Windmill's do, and the program as a
+//! user runs it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::daemon::{Daemon, LONG_PATIENCE};
+use crate::support::postgres::Database;
+use crate::support::windmill::Era;
+
+const WORKERS: u64 = 8;
+
+/// Windmill's tables, and one in which the workers note what they did.
+async fn database() -> Database {
+    let database = Database::new().await;
+    Era::Latest.make(&database).await;
+    database.run("CREATE TABLE done (id uuid PRIMARY KEY, worker text)").await;
+    database
+}
+
+fn configuration(database: &Database, policy: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windmill/worker.py");
+    let (script, url) = (script.display(), database.url());
+    let owner = url.replace(&format!("{}@", database.name), "postgres@");
+    format!(
+        "http: {{ listen: none }}
+groups:
+  default:
+    workers: {{ min: 1, max: {WORKERS}, start_up: 5s }}
+    policy: {policy}
+    brake: {{ off: true }}
+    capacity: {{ off: true }}
+    look: 1s
+    settle: 5s
+    stale_after: 10s
+    queue: {{ windmill: {{ url: '{url}', tags: [bash], statement_timeout: 500ms }} }}
+    target:
+      process:
+        command:
+          - sh
+          - -c
+          - FORCE_HOSTNAME=$HEADCOUNT_WORKER exec python3 {script} '{owner}' default bash
+        grace: 300s
+"
+    )
+}
+
+async fn add_jobs(database: &Database, count: u32, seconds: f64) {
+    // Due for three seconds: at once what Windmill calls waiting.
+    let jobs = format!(
+        "WITH job AS (INSERT INTO v2_job_queue (tag, scheduled_for, extras)
+           SELECT 'bash', now() - interval '3 s', '{{\"seconds\": {seconds}}}'
+           FROM generate_series(1, {count}) RETURNING id)
+         INSERT INTO v2_job_runtime (id) SELECT id FROM job"
+    );
+    database.run(&jobs).await;
+}
+
+/// Waits until something is so; panics with the log after a long time.
+async fn until(daemon: &Daemon, what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !so().await {
+        assert!(start.elapsed() < LONG_PATIENCE, "never {what}\n{}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
+    let database = database().await;
+    let policy = "{ occupancy: { poll: 1s, cooldown_seconds: 1, full_scale_cooldown_seconds: 5,
+      inc_num_workers: 2, dec_scale_occupancy_rate: 60, parity: windmill } }";
+    let daemon = Daemon::start(&configuration(&database, policy), &[]);
+    until(&daemon, "one worker", async || daemon.ready() == 1).await;
+    add_jobs(&database, 1, 170.0).await;
+    let running = "SELECT worker FROM v2_job_queue WHERE running AND extras->>'seconds' = '170'";
+    until(&daemon, "the long job runs", async || !database.ask(running).await.is_empty()).await;
+    let long = database.ask(running).await;
+
+    add_jobs(&database, 1000, 0.01).await;
+    until(&daemon, "all done", async || database.ask("SELECT count(*) FROM done").await == "1000")
+        .await;
+    until(&daemon, "one worker again", async || daemon.ready() == 1).await;
+    let steps = daemon.steps();
+    assert_eq!(steps, [(0, 1), (1, WORKERS), (8, 6), (6, 4), (4, 2), (2, 1)], "{steps:?}");
+    let events = daemon.events();
+    let kind = |index: usize| events[index]["decision"]["kind"].as_str().unwrap();
+    assert_eq!(kind(1), "full_scale_out");
+    assert!((2..=5).all(|index| kind(index) == "scale_in"), "{events:#?}");
+    let reason = |index: usize| events[index]["decision"]["reason"].as_str().unwrap();
+    assert!(reason(1).contains("is a full backlog (8 or more): all 8 workers"), "{}", reason(1));
+    assert!(reason(2).contains("below 60 %"), "{}", reason(2));
+
+    // Its worker was there first and is the last: it was never idle.
+    assert_eq!(database.ask(running).await, long, "the long job still runs");
+    let left = "SELECT count(*) FROM v2_job_queue";
+    assert_eq!(database.ask(left).await, "1", "no job was lost");
+    let last = daemon.status()["observation"]["fleet"]["workers"].clone();
+    let last: Vec<&Value> =
+        last.as_array().unwrap().iter().filter(|w| w["state"] == "ready").collect();
+    let instance = format!("SELECT worker_instance FROM worker_ping WHERE worker = '{long}'");
+    assert_eq!((last.len(), last[0]["id"].as_str().unwrap()), (1, &*database.ask(&instance).await));
+    assert_eq!(last[0]["busy"], true);
+    let each = "SELECT count(DISTINCT worker) FROM done";
+    assert!(database.ask(each).await.parse::<u32>().unwrap() > 4, "many took part");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_postgres_removes_nothing() {
+    let database = database().await;
+    let policy =
+        "{ cpu_aware: { poll: 1s, cooldown: 1s, idle: 2s, scale_out_below: 101, emergency: 101 } }";
+    let daemon = Daemon::start(&configuration(&database, policy), &[]);
+    until(&daemon, "one worker", async || daemon.ready() == 1).await;
+    assert_eq!(daemon.verb(&["scale", "default", "4"]).code, 0);
+    until(&daemon, "four workers", async || daemon.ready() == 4).await;
+    let mut locker = database.connect().await;
+    let lock = locker.transaction().await.unwrap();
+    lock.batch_execute("LOCK TABLE v2_job_runtime").await.unwrap();
+    let said = "statement timeout (57014)";
+    until(&daemon, "the outage seen", async || daemon.log().contains(said)).await;
+    assert_eq!(daemon.verb(&["resume", "default"]).code, 0);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(daemon.ready(), 4, "nothing is removed while nobody knows\n{}", daemon.log());
+    lock.rollback().await.unwrap();
+    until(&daemon, "a removal in the end", async || daemon.steps().contains(&(4, 3))).await;
+}
