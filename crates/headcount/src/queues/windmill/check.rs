@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use headcount_core::{Missing, Silence};
 
 use super::Windmill;
-use super::era::{Access, Era};
+use super::era::{Access, Era, JOB_PING};
 use super::reading::live;
-use super::snapshot::{Snapshot, WorkerRow};
+use super::snapshot::{Running, Snapshot, WorkerRow};
 use super::tags::Tags;
 use crate::clock;
 use crate::finding::{Fact, Finding};
@@ -17,6 +17,8 @@ const ABOUT: &str = "queue";
 const SKEW: f64 = 5.0;
 /// Workers tell of themselves at least this often, unless they are quiet, seconds.
 const USUAL_PING: f64 = 15.0;
+/// And those that are quiet, seconds.
+const QUIET_PING: f64 = 90.0;
 /// A native worker has so many rows.
 const NATIVE_ROWS: usize = 8;
 
@@ -168,9 +170,7 @@ impl Windmill {
                  FORCE_HOSTNAME, and in compose without `hostname:` and host network",
             ));
         }
-        let is_quiet = |w: &WorkerRow| (USUAL_PING..90.0).contains(&w.ping) && w.up > w.ping;
-        let quiet = snapshot.workers_of(&self.group).any(is_quiet);
-        if quiet && self.alive < 90.0 {
+        if self.alive < QUIET_PING && self.is_quiet(snapshot) {
             findings.push(Finding::warning(
                 ABOUT,
                 format!(
@@ -179,11 +179,28 @@ impl Windmill {
                 ),
                 "if they run with QUIET=true, set alive_window: 90s",
             ));
-        } else if silent > 0 {
-            let what = format!("{silent} more were live in the last 10 minutes");
+        }
+        if silent > 0 {
+            let what = format!(
+                "{silent} more {} live in the last 10 minutes",
+                if silent == 1 { "was" } else { "were" }
+            );
             findings.push(Finding::good(ABOUT, what));
         }
         findings
+    }
+
+    /// Whether a worker that runs a job, or most of those that told of themselves lately, take their
+    /// time to tell.
+    fn is_quiet(&self, snapshot: &Snapshot) -> bool {
+        let recent = || snapshot.workers_of(&self.group).filter(|w| w.ping < QUIET_PING);
+        let slow = || recent().filter(|w| w.ping > USUAL_PING);
+        let runs = |w: &WorkerRow| {
+            let fresh = |ping: Option<f64>| ping.is_some_and(|ping| ping <= f64::from(JOB_PING));
+            let is_its = |job: &Running| job.worker.as_ref() == Some(&w.worker) && fresh(job.ping);
+            snapshot.running.iter().any(is_its)
+        };
+        slow().any(runs) || 2 * slow().count() > recent().count()
     }
 
     fn of_other_scaler(&self, snapshot: &Snapshot) -> Option<Finding> {

@@ -7,7 +7,7 @@
 //! | 1.458 to 1.614 | `v2_job_queue`, with row-level security | [`Base::hidden`] |
 //! | since 1.615 | `v2_job_queue` | |
 //! | since 1.637 | and workers may be native | `worker_ping.native_mode` |
-//! | later | and jobs may be held at a concurrency gate | `v2_job_queue.concurrency_gated_at` |
+//! | after 1.788 | and jobs may be held at a concurrency gate | `v2_job_queue.concurrency_gated_at` |
 
 use serde::Deserialize;
 
@@ -76,7 +76,7 @@ impl Era {
             (true, false, _) => "jobs in `v2_job_queue`: a Windmill since 1.458",
             (true, true, false) => "jobs in `v2_job_queue`, native workers: a Windmill since 1.637",
             (true, true, true) => {
-                "jobs in `v2_job_queue`, native workers, concurrency gates: a Windmill since 1.788"
+                "jobs in `v2_job_queue`, native workers, concurrency gates: a Windmill after 1.788"
             }
         }
     }
@@ -124,7 +124,10 @@ impl Era {
 
     /// Windmill's own rule of what waits: not running, and due for three seconds.
     fn waiting(&self) -> String {
-        let (table, due) = (self.table(), "scheduled_for <= now() - interval '3 seconds'");
+        // As subqueries these are reckoned once, not for each row.
+        let due = "scheduled_for <= (SELECT now() - interval '3 seconds')";
+        let later = "scheduled_for > (SELECT now())";
+        let table = self.table();
         let held = match self.gate {
             true => {
                 format!("coalesce(concurrency_gated_at > now() - interval '{GATE_FRESH} s', false)")
@@ -135,7 +138,7 @@ impl Era {
             "SELECT coalesce(json_agg(w), '[]') FROM (SELECT tag,
               count(*) FILTER (WHERE {due} AND NOT {held}) AS waiting,
               count(*) FILTER (WHERE {due} AND {held}) AS held,
-              count(*) FILTER (WHERE scheduled_for > now()) AS later,
+              count(*) FILTER (WHERE {later}) AS later,
               extract(epoch FROM now() - min(scheduled_for) FILTER (WHERE {due} AND NOT {held})) AS oldest
             FROM {table} WHERE running = false GROUP BY tag) w"
         )
@@ -152,7 +155,7 @@ impl Era {
     }
 
     /// Jobs that are marked as running, with the worker that runs them. Before 1.458 the row does not
-    /// name it: whose last job it is runs it.
+    /// name it: whose last job it is may run it, and there may be several of them.
     fn running(&self) -> String {
         let (worker, known, ping, joined) = match self.is_v2() {
             true => ("q.worker", "r.id IS NOT NULL", "r.ping", "v2_job_runtime r ON r.id = q.id"),
@@ -161,7 +164,7 @@ impl Era {
             }
         };
         format!(
-            "SELECT coalesce(json_agg(j), '[]') FROM (SELECT q.tag, {worker} AS worker, {known} AS known,
+            "SELECT coalesce(json_agg(j), '[]') FROM (SELECT q.id, q.tag, {worker} AS worker, {known} AS known,
               extract(epoch FROM now() - q.started_at) AS age,
               extract(epoch FROM now() - {ping}) AS ping
             FROM {} q LEFT JOIN {joined}
@@ -194,7 +197,7 @@ SELECT coalesce(json_agg(g), '[]') FROM (SELECT substr(name, 9) AS name,
   config->'dedicated_worker' AS dedicated_worker,
   config->'autoscaling'->'custom_tags' AS custom_tags,
   config->'autoscaling'->'enabled' = 'true' AS autoscaling
-FROM config WHERE name LIKE 'worker\\_\\_%') g";
+FROM config WHERE starts_with(name, 'worker__')) g";
 
 /// The role's rights to these tables, of which some may be missing: a row for each, an [`Access`].
 pub(super) fn rights(tables: &[&str]) -> String {

@@ -156,7 +156,13 @@ impl Queue for Windmill {
             let detail = format!("postgres {place}: no answer within {} ms", limit.as_millis());
             Err(Missing { why: Silence::Timeout, detail })
         });
-        self.understood(&looked?)
+        let snapshot = looked.map_err(|mut missing| {
+            if missing.detail.contains("permission denied") {
+                missing.detail += "; `headcount check` prints the GRANT";
+            }
+            missing
+        })?;
+        self.understood(&snapshot)
     }
 
     async fn check(&mut self) -> Vec<Finding> {

@@ -5,7 +5,7 @@
 //! of the group's tags is without a worker. A flow whose steps run is marked as running too, but
 //! nobody runs it then: it has no ping.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headcount_core::reading::{LIST_LIMIT, Occupancies};
 use headcount_core::time::span_of_seconds;
@@ -73,12 +73,13 @@ pub(super) fn seen(
         job.ping.is_some_and(|ping| ping > job_window(alive))
             && worker_of(job).is_none_or(|worker| worker.ping > alive)
     };
-    let held_jobs = || jobs.iter().filter(|(_, held)| *held != Held::ByNobody).map(|(job, _)| *job);
-    let orphaned = held_jobs().filter(|job| is_orphan(job)).count() as u64;
-    reading.orphaned = (orphaned > 0).then_some(orphaned);
-    reading.active = held_jobs().count() as u64 - orphaned;
-    let running = held_jobs().filter(|job| !is_orphan(job));
-    let mut ages: Vec<Span> = running.filter_map(|job| job.age.and_then(span)).collect();
+    let mut once = HashSet::new();
+    let held_jobs = jobs.iter().filter(|(_, held)| *held != Held::ByNobody).map(|(job, _)| *job);
+    let held_jobs = held_jobs.filter(|job| once.insert(job.id.as_str()));
+    let (orphans, running): (Vec<&Running>, Vec<_>) = held_jobs.partition(|job| is_orphan(job));
+    reading.orphaned = (!orphans.is_empty()).then_some(orphans.len() as u64);
+    reading.active = running.len() as u64;
+    let mut ages: Vec<Span> = running.iter().filter_map(|job| job.age.and_then(span)).collect();
     ages.sort_unstable_by(|a, b| b.cmp(a));
     ages.truncate(LIST_LIMIT);
     reading.ages = ages;
@@ -206,7 +207,7 @@ mod tests {
 
     fn job(worker: Option<&str>, known: bool, age: f64, ping: Option<f64>) -> Running {
         let (tag, worker) = ("a".to_owned(), worker.map(str::to_owned));
-        Running { tag, worker, known, age: Some(age), ping }
+        Running { id: age.to_string(), tag, worker, known, age: Some(age), ping }
     }
 
     fn look(snapshot: &Snapshot) -> QueueSeen {
@@ -281,6 +282,18 @@ mod tests {
         assert_eq!(seen.reading.ages, [Span::from_secs(50), Span::from_secs(30)]);
         let consumers = seen.consumers.unwrap();
         assert_eq!(consumers[0].oldest_job, Some(Span::from_secs(50)));
+    }
+
+    #[test]
+    fn a_job_that_two_may_run_is_one_job_and_neither_is_idle() {
+        let snapshot = Snapshot {
+            workers: vec![worker("w1", "h1", 1.0), worker("w2", "h2", 1.0)],
+            running: ["w1", "w2"].map(|name| job(Some(name), true, 9.0, Some(1.0))).into(),
+            ..Snapshot::default()
+        };
+        let seen = look(&snapshot);
+        assert_eq!((seen.reading.active, seen.reading.ages.len()), (1, 1));
+        assert!(seen.consumers.unwrap().iter().all(|consumer| consumer.busy == Some(true)));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(super) struct Waiting {
 /// A job that is marked as running and not suspended.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Running {
+    /// More than one row has it where it is not certain who runs it.
+    pub(super) id: String,
     pub(super) tag: String,
     /// Who took it.
     pub(super) worker: Option<String>,

@@ -177,7 +177,7 @@ async fn a_right_that_is_taken_away_is_not_an_empty_queue() {
     let denied = fails(&config).await;
     assert_eq!(denied.why, Silence::Denied, "{denied}");
     assert!(
-        denied.detail.ends_with("permission denied for table v2_job_queue (42501)"),
+        denied.detail.contains("permission denied for table v2_job_queue (42501); `head"),
         "{denied}"
     );
     let mut group = Loop::new(&config);
