@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, LONG_PATIENCE};
+use crate::support::docker::{OBEDIENT, Project};
 use crate::support::postgres::Database;
 use crate::support::windmill::Era;
 
@@ -74,8 +75,8 @@ async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
       inc_num_workers: 2, dec_scale_occupancy_rate: 60, parity: windmill } }";
     let daemon = Daemon::start(&configuration(&database, policy), &[]);
     until(&daemon, "one worker", async || daemon.ready() == 1).await;
-    add_jobs(&database, 1, 170.0).await;
-    let running = "SELECT worker FROM v2_job_queue WHERE running AND extras->>'seconds' = '170'";
+    add_jobs(&database, 1, 900.0).await;
+    let running = "SELECT worker FROM v2_job_queue WHERE running AND extras->>'seconds' = '900'";
     until(&daemon, "the long job runs", async || !database.ask(running).await.is_empty()).await;
     let long = database.ask(running).await;
 
@@ -106,6 +107,59 @@ async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     assert_eq!(last[0]["busy"], true);
     let each = "SELECT count(DISTINCT worker) FROM done";
     assert!(database.ask(each).await.parse::<u32>().unwrap() > 4, "many took part");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_are_known_by_their_host_names() {
+    let database = database().await;
+    let project = Project::new(OBEDIENT, "");
+    let all = configuration(
+        &database,
+        "{ cpu_aware: { poll: 1s, idle: 10m, scale_out_below: 101, emergency: 101 } }",
+    );
+    let (group, _) = all.split_once("    target:").unwrap();
+    let target = format!(
+        "    target:
+      compose:
+        project: {}
+        service: worker
+        files: [{}]
+        command: [env, DOCKER_CONFIG={}, docker, compose]
+        docker_host: {}
+",
+        project.name,
+        project.path("a.yml").display(),
+        project.docker.config,
+        project.docker.host
+    );
+    let daemon = Daemon::start(&format!("{group}{target}"), &[]);
+    until(&daemon, "one worker", async || daemon.ready() == 1).await;
+    assert_eq!(daemon.verb(&["scale", "default", "3"]).code, 0);
+    until(&daemon, "three workers", async || daemon.ready() == 3).await;
+    let containers = project.containers();
+    for (number, id) in containers.iter().enumerate() {
+        let host = &id[..12];
+        // They go on telling for an hour.
+        let worker = format!(
+            "INSERT INTO worker_ping (worker, worker_instance, worker_group, ping_at)
+             VALUES ('wk-{number}', '{host}', 'default', now() + interval '1 h')"
+        );
+        database.run(&worker).await;
+    }
+    for number in [0, 2] {
+        let job = format!("SELECT add_job('bash', '1 m', true, 'wk-{number}', '1 m', '-1 h')");
+        database.run(&job).await;
+    }
+    let busy = "two busy and one idle";
+    until(&daemon, busy, async || daemon.status()["observation"]["fleet"]["busy"] == 2).await;
+    assert_eq!(daemon.verb(&["scale", "default", "1"]).code, 0);
+    until(&daemon, "two workers", async || daemon.ready() == 2).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut left = project.containers();
+    let mut expected = [containers[0].clone(), containers[2].clone()];
+    left.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(left, expected, "the idle one went, and no other: {}", daemon.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ INSERT INTO config VALUES
 -- Three live workers of `default`, one of them too young for two windows, and one that is gone.
 SELECT add_worker('wk-default-h1-a', 'h1', 'default', '{python3,bash,flow}', '1 s', '1 h', 1.0, 0.9, 0.82);
 SELECT add_worker('wk-default-h2-b', 'h2', 'default', '{python3,bash,flow}', '4 s', '1 h', 1.0, 0.82, 0.82);
-SELECT add_worker('wk-default-h3-c', 'h3', 'default', '{python3,bash,flow}', '20 s', '60 s', 0.0, NULL, NULL);
+SELECT add_worker('wk-default-h3-c', 'h3', 'default', '{python3,bash,flow}', '8 s', '60 s', 0.0, NULL, NULL);
 SELECT add_worker('wk-default-h4-d', 'h4', 'default', '{python3,bash,old}', '90 s', '1 h', 0.0, 0.0, 0.0);
 SELECT add_worker('wk-default-h5-e', 'h5', 'default', '{python3,ancient}', '1 h', '2 h', 0.0, 0.0, 0.0);
 -- Eleven rows of native workers: two of them.
