@@ -31,9 +31,8 @@ impl Windmill {
         };
         match self.database.rights(era.tables()).await {
             Ok(rights) => {
-                let lacking = lacking(&rights);
-                if !lacking.is_empty() {
-                    return lacking;
+                if let Some(lacking) = lacking(&rights) {
+                    return vec![lacking];
                 }
             }
             Err(missing) => return vec![unreadable(&missing)],
@@ -234,28 +233,17 @@ fn of_standby(snapshot: &Snapshot) -> Option<Finding> {
     Some(Finding::good(ABOUT, what))
 }
 
-/// What the role may not do, with the statement that lets it.
-fn lacking(rights: &[Access]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if let Some(Access { role, schema, .. }) = rights.iter().find(|access| !access.usage) {
-        findings.push(Finding::problem(
-            ABOUT,
-            format!("role {role} may not use schema {schema}"),
-            format!("GRANT USAGE ON SCHEMA {schema} TO {role};"),
-        ));
-    }
+/// What the role may not read, with the statement that lets it.
+fn lacking(rights: &[Access]) -> Option<Finding> {
     let closed: Vec<&Access> = rights.iter().filter(|access| !access.select).collect();
-    if let Some(Access { role, .. }) = closed.first() {
-        let tables: Vec<String> =
-            closed.iter().map(|a| format!("{}.{}", a.schema, a.table)).collect();
-        let tables = tables.join(", ");
-        findings.push(Finding::problem(
-            ABOUT,
-            format!("role {role} may not read {tables}"),
-            format!("GRANT SELECT ON {tables} TO {role};"),
-        ));
-    }
-    findings
+    let role = &closed.first()?.role;
+    let tables: Vec<String> = closed.iter().map(|a| format!("{}.{}", a.schema, a.table)).collect();
+    let tables = tables.join(", ");
+    Some(Finding::problem(
+        ABOUT,
+        format!("role {role} may not read {tables}"),
+        format!("GRANT SELECT ON {tables} TO {role};"),
+    ))
 }
 
 fn unreadable(missing: &Missing) -> Finding {
@@ -285,20 +273,16 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_told_as_the_statement_that_grants_it() {
-        let access = |table: &str, usage, select| Access {
+        let access = |table: &str, select| Access {
             table: table.into(),
             role: "scaler".into(),
             schema: "public".into(),
-            usage,
             select,
         };
-        assert_eq!(lacking(&[access("config", true, true)]), []);
-        let rights = [access("config", false, true), access("queue", false, false)];
-        let fixes: Vec<_> =
-            lacking(&rights).into_iter().filter_map(|finding| finding.fix).collect();
-        assert_eq!(
-            fixes,
-            ["GRANT USAGE ON SCHEMA public TO scaler;", "GRANT SELECT ON public.queue TO scaler;"]
-        );
+        assert_eq!(lacking(&[access("config", true)]), None);
+        let rights = [access("config", false), access("queue", false), access("worker_ping", true)];
+        let finding = lacking(&rights).unwrap();
+        let expected = "GRANT SELECT ON public.config, public.queue TO scaler;";
+        assert_eq!(finding.fix.as_deref(), Some(expected));
     }
 }

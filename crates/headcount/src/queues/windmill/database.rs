@@ -130,11 +130,14 @@ impl Database {
                 "postgres {place}: no table {absent}: this is no windmill database; correct the \
                  database in `url`"
             ),
-            schemas => format!(
-                "postgres {place}: no table {absent} in sight, but there is a windmill in schema {}; \
-                 grant USAGE on it, and name it in the role's search_path",
-                schemas.join(", ")
-            ),
+            schemas => {
+                let (role, schemas) = (&era.role, schemas.join(", "));
+                format!(
+                    "postgres {place}: role {role} finds no table {absent}, but there is a windmill in \
+                     schema {schemas}; let it in: GRANT USAGE ON SCHEMA {schemas} TO {role}; ALTER ROLE \
+                     {role} SET search_path = {schemas};"
+                )
+            }
         };
         Err(Missing { why: Silence::NotFound, detail })
     }

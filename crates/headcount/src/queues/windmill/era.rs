@@ -30,7 +30,9 @@ pub(super) struct Era {
     pub(super) queue: Option<String>,
     /// Of the tables needed, those that are missing or not in sight.
     pub(super) absent: Vec<String>,
-    /// Schemas that have a `worker_ping`, in sight or not.
+    /// Who we are there, quoted for SQL.
+    pub(super) role: String,
+    /// Schemas that have a `worker_ping`, in sight or not, quoted for SQL.
     pub(super) schemas: Vec<String>,
     pub(super) native_mode: bool,
     pub(super) occupancy: bool,
@@ -45,7 +47,8 @@ SELECT json_build_object(
   'absent', (SELECT coalesce(json_agg(t), '[]') FROM unnest(CASE
       WHEN to_regclass('v2_job_queue') IS NOT NULL THEN array['v2_job_runtime', 'worker_ping', 'config']
       ELSE array['worker_ping', 'config'] END) t WHERE to_regclass(t) IS NULL),
-  'schemas', (SELECT coalesce(json_agg(n.nspname ORDER BY n.nspname), '[]')
+  'role', quote_ident(current_user),
+  'schemas', (SELECT coalesce(json_agg(quote_ident(n.nspname) ORDER BY n.nspname), '[]')
       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
       WHERE c.relname = 'worker_ping' AND c.relkind IN ('r', 'p')),
   'native_mode', EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('worker_ping')
@@ -199,17 +202,15 @@ SELECT coalesce(json_agg(g), '[]') FROM (SELECT substr(name, 9) AS name,
   config->'autoscaling'->'enabled' = 'true' AS autoscaling
 FROM config WHERE starts_with(name, 'worker__')) g";
 
-/// The role's rights to these tables, of which some may be missing: a row for each, an [`Access`].
+/// The role's rights to these tables, which are in sight: a row for each, an [`Access`].
 pub(super) fn rights(tables: &[&str]) -> String {
     format!(
         "SELECT json_build_object('table', t, 'role', quote_ident(current_user),
-          'schema', quote_ident(n.nspname), 'usage', has_schema_privilege(n.oid, 'USAGE'),
-          'select', has_table_privilege(c.oid, 'SELECT'))
+          'schema', quote_ident(n.nspname), 'select', has_table_privilege(c.oid, 'SELECT'))
         FROM unnest(array['{}']) t
-        JOIN pg_class c ON c.relname = t
+        JOIN pg_class c ON c.oid = to_regclass(t)
         JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.oid IN (SELECT relnamespace FROM pg_class WHERE relname = 'worker_ping')
-        ORDER BY n.nspname, t",
+        ORDER BY t",
         tables.join("', '")
     )
 }
@@ -220,6 +221,5 @@ pub(super) struct Access {
     pub(super) table: String,
     pub(super) role: String,
     pub(super) schema: String,
-    pub(super) usage: bool,
     pub(super) select: bool,
 }
