@@ -14,6 +14,8 @@ pub const CONFIG_DEPTH: usize = 32;
 pub const CONFIG_NODES: usize = 100_000;
 /// Of the errors in a configuration file this many are shown.
 pub const CONFIG_ERRORS_SHOWN: usize = 50;
+/// The settings of another autoscaler may be this large, bytes.
+pub const IMPORT_BYTES: u64 = 16 << 20;
 /// A line of observations may be this long, bytes.
 pub const OBSERVATION_BYTES: usize = 1 << 20;
 /// A file of saved state may be this large, bytes.
@@ -265,3 +267,21 @@ pub const WINDMILL_LOOK_AGE_MAX: Duration = Duration::from_secs(5);
 pub const WINDMILL_ERA_AGE: Duration = Duration::from_secs(60);
 /// Running jobs, and workers, of a Windmill database; more are an error.
 pub const WINDMILL_ROWS: usize = 20_000;
+/// A connection to Windmill's HTTP API may take this long.
+pub const WINDMILL_API_CONNECT: Duration = Duration::from_secs(3);
+/// One request to it may take this long, outside a look.
+pub const WINDMILL_API_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer of it may be this large, bytes: a thousand workers are about 600 KB.
+pub const WINDMILL_API_BYTES: usize = 8 << 20;
+/// Its list of workers comes in pages of this many.
+pub const WINDMILL_WORKERS_PER_PAGE: usize = 1_000;
+/// And has at most this many pages.
+pub const WINDMILL_WORKER_PAGES: usize = 20;
+/// The end of a job in Windmill is asked for after this long, then twice as long each time.
+pub const WINDMILL_JOB_POLL: Duration = Duration::from_millis(200);
+/// At most this long passes between two times.
+pub const WINDMILL_JOB_POLL_MAX: Duration = Duration::from_secs(2);
+/// A job that was cancelled may take this long to end.
+pub const WINDMILL_JOB_CANCELLED: Duration = Duration::from_secs(5);
+/// After a change, Windmill's workers may take this long to come or go.
+pub const WINDMILL_WORKERS_MOVE: Duration = Duration::from_secs(5 * 60);

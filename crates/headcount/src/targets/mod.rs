@@ -18,6 +18,7 @@ mod program;
 pub mod script;
 pub mod swarm;
 pub mod webhook;
+pub mod windmill_script;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,8 @@ registry! {
         Swarm(swarm::SwarmConfig),
         /// A server of yours that is told the number.
         Webhook(webhook::WebhookConfig),
+        /// A script in a Windmill that is told the number.
+        WindmillScript(windmill_script::WindmillScriptConfig),
     }
 }
 

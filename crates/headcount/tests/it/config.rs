@@ -171,7 +171,7 @@ f:5:41 groups.a.schedule.windows[0].to: `24:00` is not a time of day; write \"00
         ),
         (" B: {}\n", "\
 f:5:2 groups.B: key `queue` is missing; write `queue: { KIND: ... }` with one of bull, demo, windmill
-f:5:2 groups.B: key `target` is missing; write `target: { KIND: ... }` with one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook
+f:5:2 groups.B: key `target` is missing; write `target: { KIND: ... }` with one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, windmill_script
 f:5:2 groups.B: a group's name has 1 to 63 of a-z, 0-9, `.`, `_` and `-`"),
         ("keep_days: 0\n", "f:5:12 keep_days: 0 is not 1 or more"),
         ("groups: {}\n", "f:5:1 groups: is given twice, first in line 1; keep one"),
@@ -200,7 +200,7 @@ fn kinds_that_do_not_exist() {
     let text = "groups: {a: {queue: {bul: {}}, target: {compose: {}, process: {}}}}";
     let wanted = "\
 f:1:22 groups.a.queue.bul: unknown key; did you mean `bull`?
-f:1:32 groups.a.target: needs exactly one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, has 2";
+f:1:32 groups.a.target: needs exactly one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, windmill_script, has 2";
     assert_eq!(errors(text), wanted);
 }
 
@@ -237,7 +237,7 @@ groups:
 f:1:12 keep_days: many is not a whole number
 f:4:21 groups.a.workers.min: min 3 is above max 2; swap them?
 f:5:5 groups.a.polcy: unknown key; did you mean `policy`?
-f:8:3 groups.b: key `target` is missing; write `target: { KIND: ... }` with one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook
+f:8:3 groups.b: key `target` is missing; write `target: { KIND: ... }` with one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, windmill_script
 f:9:21 groups.b.workers.min: -3 is not 0 or more
 f:10:11 groups.b.look: 5 has no unit; write 5s for seconds, or m, h, ms";
     assert_eq!(errors(text), wanted);
