@@ -5,6 +5,7 @@ pub mod completions;
 pub mod demo;
 pub mod events;
 pub mod explain;
+pub mod import;
 pub mod jobs;
 pub mod kept;
 pub mod once;
@@ -99,6 +100,8 @@ pub enum Verb {
     Simulate(simulate::Args),
     /// Search for rules that keep a wanted wait at a lower cost
     Tune(tune::Args),
+    /// Write a configuration from another autoscaler's settings
+    Import(import::Args),
     /// Print the JSON Schema of the configuration file
     Schema(schema::Args),
     /// Print shell completions
@@ -125,6 +128,7 @@ impl Cli {
             Verb::Replay(args) => args.run(globals),
             Verb::Simulate(args) => args.run(globals),
             Verb::Tune(args) => args.run(globals),
+            Verb::Import(args) => args.run(globals),
             Verb::Schema(args) => args.run(globals),
             Verb::Completions(args) => args.run(globals),
         }
