@@ -31,3 +31,4 @@ mod tune;
 mod usage;
 mod webhook;
 mod windmill;
+mod windmill_script;

@@ -17,6 +17,7 @@ mod process;
 mod script;
 mod swarm;
 mod webhook;
+mod windmill_script;
 
 use async_trait::async_trait;
 use headcount::targets::Target;

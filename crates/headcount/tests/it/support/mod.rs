@@ -18,4 +18,5 @@ pub mod redis;
 pub mod run;
 pub mod wait;
 pub mod windmill;
+pub mod windmill_api;
 pub mod workers;
