@@ -31,4 +31,5 @@ mod tune;
 mod usage;
 mod webhook;
 mod windmill;
+mod windmill_deploy;
 mod windmill_script;

@@ -72,6 +72,11 @@ impl Database {
         connect(&self.place, "postgres", &self.name).await
     }
 
+    /// Another connection, as another role.
+    pub async fn connect_as(&self, role: &str) -> Client {
+        connect(&self.place, role, &self.name).await
+    }
+
     /// A connection of its role, by way of `place`.
     pub async fn connect_by(&self, place: &str) -> Client {
         connect(place, &self.name, &self.name).await
