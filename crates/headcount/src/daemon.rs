@@ -22,6 +22,7 @@ use crate::limits::{
     FIRST_SAMPLE, FLUSH_EVERY, LEAVE_TIMEOUT, OPEN_FILES, RELOAD_EVERY, STOP_TIMEOUT, TICKS_BEHIND,
 };
 use crate::metrics_list::MetricsListWriter;
+use crate::sinks::windmill::WindmillEvents;
 use crate::store::Store;
 use crate::targets::dry_run;
 use crate::web::{self, Health};
@@ -155,6 +156,9 @@ impl Shared {
         };
         if let Some(webhook) = &config.alert_webhook {
             news.sinks.push(Box::new(webhook.open(&config.base_dir)?));
+        }
+        if let Some(windmill) = config.queue.wants_events() {
+            news.sinks.push(Box::new(WindmillEvents::open(windmill, &place)?));
         }
         let memory = self.memory_of(&config.name, live);
         let had = self.store.load(&memory).and_then(|state| state.current);

@@ -285,3 +285,7 @@ pub const WINDMILL_JOB_POLL_MAX: Duration = Duration::from_secs(2);
 pub const WINDMILL_JOB_CANCELLED: Duration = Duration::from_secs(5);
 /// After a change, Windmill's workers may take this long to come or go.
 pub const WINDMILL_WORKERS_MOVE: Duration = Duration::from_secs(5 * 60);
+/// Changes that wait to be written into Windmill; more are dropped.
+pub const WINDMILL_EVENTS_QUEUED: usize = 100;
+/// At the end of a group, those that wait may take this long.
+pub const WINDMILL_LAST_WORDS: Duration = Duration::from_secs(5);

@@ -18,6 +18,7 @@ use crate::hosts::HostWatch;
 use crate::lease;
 use crate::limits::{CHECK_TIMEOUT, LOOK_TIMEOUT};
 use crate::queues::Queue;
+use crate::sinks::windmill::WindmillEvents;
 use crate::store::Store;
 
 /// Arguments of `headcount check`.
@@ -167,6 +168,11 @@ async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
         Ok(mut target) => within("target", target.check()).await,
         Err(error) => vec![cannot_open("target", &error)],
     });
+    if let Some(windmill) = group.queue.wants_events() {
+        let place = group.place(state_dir);
+        let asked = async { vec![WindmillEvents::check(windmill, &place).await] };
+        found.extend(within("events", asked).await);
+    }
     found.extend(group.alert_webhook.as_ref().map(|webhook| webhook.check(&group.base_dir)));
     if found.iter().any(|finding| matches!(finding.fact, Some(Fact::Grace(_)))) {
         found.extend(longest_job(queue, &group.name, state_dir).await);

@@ -27,6 +27,16 @@ registry! {
     }
 }
 
+impl QueueConfig {
+    /// The Windmill that wants to be told of changes.
+    pub fn wants_events(&self) -> Option<&windmill::WindmillConfig> {
+        match self {
+            Self::Windmill(config) if config.write_events => Some(config),
+            _ => None,
+        }
+    }
+}
+
 /// A source of demand.
 #[async_trait]
 pub trait Queue: Send {

@@ -2,6 +2,7 @@
 //! over and goes on; what becomes of it there never holds up the scaling.
 
 pub mod webhook;
+pub mod windmill;
 
 use async_trait::async_trait;
 

@@ -32,4 +32,5 @@ mod usage;
 mod webhook;
 mod windmill;
 mod windmill_deploy;
+mod windmill_events;
 mod windmill_script;

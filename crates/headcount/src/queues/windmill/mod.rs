@@ -1,5 +1,5 @@
 //! Windmill, whose jobs and workers are rows in PostgreSQL. SELECT on four tables is enough; nothing
-//! is ever written.
+//! is written, unless `write_events` asks for it.
 
 mod check;
 mod database;
@@ -61,6 +61,8 @@ pub struct WindmillConfig {
     /// You have made sure that row-level security hides no rows from this role, where `check` cannot
     /// see that it is so.
     pub rows_visible: bool,
+    /// Write each change into Windmill's `autoscaling_event`, which its page of the group shows.
+    pub write_events: bool,
 }
 
 struct Windmill {
@@ -89,6 +91,7 @@ impl Default for WindmillConfig {
             resumable: false,
             alive_window: Span::from_secs(30),
             rows_visible: false,
+            write_events: false,
         }
     }
 }
