@@ -39,7 +39,6 @@ fn a_group_is_written_with_a_word_on_everything() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     let group = ran.out.split_once("groups:\n").unwrap().1;
     let expected = "  gpu:
-    # Note: min_alive_workers_alert_threshold is not taken over: it is an alert.
     # Its tags in Windmill: gpu, cuda.
     workers: { min: 1, max: 12 }
     policy:
@@ -56,6 +55,8 @@ fn a_group_is_written_with_a_word_on_everything() {
     # host cannot carry.
     brake: { off: true }
     capacity: { off: true }
+    # min_alive_workers_alert_threshold; add a webhook to be told.
+    alerts: { live_workers_under: { workers: 1, for: 2m } }
     queue:
       windmill:
         <<: *windmill
@@ -149,7 +150,8 @@ fn any_group(random: &mut fastrand::Rng) -> Value {
     if random.bool() {
         scaling.insert("custom_tags".into(), json!(["a", "x-$workspace", "b: #", "\u{7f}"]));
     }
-    json!({"autoscaling": scaling, "worker_tags": ["a\nb", "# c"]})
+    json!({"autoscaling": scaling, "worker_tags": ["a\nb", "# c"],
+        "min_alive_workers_alert_threshold": random.u32(0..=50)})
 }
 
 fn says_the_same(group: &GroupConfig, groups: &serde_json::Map<String, Value>, text: &str) {

@@ -26,6 +26,8 @@ pub(super) struct Scaling {
     /// The tags of the group, for the reader.
     pub(super) worker_tags: Vec<String>,
     pub(super) integration: Integration,
+    /// Fewer live workers than this are worth an alert.
+    pub(super) least_alive: Option<u32>,
     /// What could not be taken over.
     pub(super) notes: Vec<String>,
 }
@@ -71,12 +73,9 @@ impl Scaling {
         let nothing = Map::new();
         let told = group.object("autoscaling");
         let worker_tags = group.texts("worker_tags");
+        let alive = group.whole("min_alive_workers_alert_threshold", 0..=u64::from(MOST_WORKERS));
         group.known.extend(GROUP_KEYS);
         let mut notes = group.unknown();
-        if config.get("min_alive_workers_alert_threshold").is_some_and(|value| !value.is_null()) {
-            notes
-                .push("min_alive_workers_alert_threshold is not taken over: it is an alert".into());
-        }
         let mut reader = Reader::new(told.unwrap_or(&nothing), "autoscaling.");
         let enabled = told.map(|_| reader.flag("enabled"));
         let (min, max) = reader.bounds();
@@ -99,7 +98,18 @@ impl Scaling {
         }
         let bound = |n: u64| u32::try_from(n).unwrap_or(MOST_WORKERS);
         let (min, max) = (bound(min), bound(max));
-        Ok(Self { enabled, min, max, numbers, custom_tags, worker_tags, integration, notes })
+        let least_alive = alive.filter(|alive| *alive > 0).map(bound);
+        Ok(Self {
+            enabled,
+            min,
+            max,
+            numbers,
+            custom_tags,
+            worker_tags,
+            integration,
+            least_alive,
+            notes,
+        })
     }
 }
 

@@ -79,6 +79,12 @@ impl Group {
             "        # parity: windmill   # judge by the occupancy that Windmill's workers report\n",
         );
         NO_BRAKE.iter().for_each(|part| line(text, part, ""));
+        if let Some(least) = self.scaling.least_alive {
+            line(text, "    # min_alive_workers_alert_threshold; add a webhook to be told.", "");
+            let alert =
+                format!("    alerts: {{ live_workers_under: {{ workers: {least}, for: 2m }} }}");
+            line(text, &alert, "");
+        }
         text.push_str("    queue:\n      windmill:\n        <<: *windmill\n");
         if name != self.name {
             text.push_str(&format!("        group: {}\n", scalar(&self.name)));
