@@ -186,7 +186,8 @@ impl Era {
             "SELECT coalesce(json_agg(w), '[]') FROM (SELECT worker, worker_instance AS instance,
               worker_group AS \"group\", coalesce(custom_tags, '{{}}') AS tags, {native} AS native,
               extract(epoch FROM now() - ping_at) AS ping,
-              extract(epoch FROM now() - started_at) AS up, {rates} AS rates
+              extract(epoch FROM now() - started_at) AS up, greatest(jobs_executed, 0) AS executed,
+              {rates} AS rates
             FROM worker_ping WHERE ping_at > now() - interval '{WORKERS_SEEN} s'
             LIMIT {WINDMILL_ROWS} + 1) w"
         )

@@ -4,6 +4,7 @@
 mod check;
 mod database;
 mod era;
+mod finished;
 mod reading;
 mod snapshot;
 mod tags;
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use headcount_core::{Missing, Silence, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::config::Place;
 use crate::finding::Finding;
@@ -26,6 +27,7 @@ use crate::postgres::{Postgres, PostgresConfig};
 use crate::queues::{Queue, QueueSeen};
 use crate::secret::Secret;
 use database::Database;
+use finished::Finished;
 use snapshot::Snapshot;
 use tags::Tags;
 
@@ -73,6 +75,7 @@ struct Windmill {
     /// Seconds.
     alive: f64,
     rows_visible: bool,
+    finished: Finished,
 }
 
 impl Default for WindmillConfig {
@@ -146,6 +149,7 @@ impl WindmillConfig {
             resumable: self.resumable,
             alive: self.alive_window.as_secs_f64(),
             rows_visible: self.rows_visible,
+            finished: Finished::default(),
         }))
     }
 }
@@ -174,7 +178,7 @@ impl Queue for Windmill {
 }
 
 impl Windmill {
-    fn understood(&self, snapshot: &Arc<Snapshot>) -> Result<QueueSeen, Missing> {
+    fn understood(&mut self, snapshot: &Arc<Snapshot>) -> Result<QueueSeen, Missing> {
         let hidden = &snapshot.base.hidden;
         if !hidden.is_empty() && !self.rows_visible {
             let detail = format!(
@@ -187,7 +191,10 @@ impl Windmill {
             return Err(Missing { why: Silence::Denied, detail });
         }
         let tags = Tags::of(snapshot, &self.group, &self.tags, self.alive)?;
-        Ok(reading::seen(snapshot, &self.group, &tags, self.alive, self.resumable))
+        let mut seen = reading::seen(snapshot, &self.group, &tags, self.alive, self.resumable);
+        let done = self.finished.count(snapshot.workers_of(&self.group), Instant::now());
+        seen.reading.finished_total = Some(done);
+        Ok(seen)
     }
 }
 

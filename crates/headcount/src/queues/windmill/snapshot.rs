@@ -77,6 +77,8 @@ pub(super) struct WorkerRow {
     pub(super) ping: f64,
     /// How long ago it was started, seconds.
     pub(super) up: f64,
+    /// Jobs that it has done since.
+    pub(super) executed: u64,
     /// The share of time in which it was busy over 15 s, 5 min and 30 min, from 0 to 1.
     pub(super) rates: [Option<f64>; 3],
 }

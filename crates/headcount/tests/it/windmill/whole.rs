@@ -72,7 +72,7 @@ async fn until(daemon: &Daemon, what: &str, mut so: impl AsyncFnMut() -> bool) {
 async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     let database = database().await;
     let policy = "{ occupancy: { poll: 1s, cooldown_seconds: 1, full_scale_cooldown_seconds: 5,
-      inc_num_workers: 2, dec_scale_occupancy_rate: 60, parity: windmill } }";
+      inc_num_workers: 2, dec_scale_occupancy_rate: 60, inc_scale_occupancy_rate: 100, parity: windmill } }";
     let daemon = Daemon::start(&configuration(&database, policy), &[]);
     until(&daemon, "one worker", async || daemon.ready() == 1).await;
     add_jobs(&database, 1, 900.0).await;
@@ -105,6 +105,9 @@ async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     let instance = format!("SELECT worker_instance FROM worker_ping WHERE worker = '{long}'");
     assert_eq!((last.len(), last[0]["id"].as_str().unwrap()), (1, &*database.ask(&instance).await));
     assert_eq!(last[0]["busy"], true);
+    // Those who claim to be old count from their first look on.
+    let finished = daemon.status()["observation"]["queue"]["finished_total"].as_u64();
+    assert!(finished.is_some_and(|n| (1..=1000).contains(&n)), "{finished:?}");
     let each = "SELECT count(DISTINCT worker) FROM done";
     assert!(database.ask(each).await.parse::<u32>().unwrap() > 4, "many took part");
 }
