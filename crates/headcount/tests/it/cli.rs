@@ -41,7 +41,7 @@ fn the_file_of_this_folder_is_taken_and_its_errors_are_all_told() {
     std::fs::write(folder.path().join("headcount.yaml"), text).unwrap();
     let wanted = "\
 headcount.yaml:3:21 groups.a.workers.min: -1 is not 0 or more
-headcount.yaml:5:5 groups.a.target: needs exactly one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, has 0
+headcount.yaml:5:5 groups.a.target: needs exactly one of compose, docker, dry_run, ecs, kubernetes, nomad, process, script, swarm, webhook, windmill_script, has 0
 ";
     let said = ran(folder.path(), &["check"]);
     assert_eq!((said.code, said.err.as_str(), said.out.as_str()), (2, wanted, ""));
