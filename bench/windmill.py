@@ -6,7 +6,7 @@
 Makes Windmill's tables with that many waiting jobs, 200 running ones and 100 workers in as many groups, lets one
 headcount watch all groups once a second, and prints how long the server took for each look, and how many there were.
 """
-import argparse, json, os, pathlib, statistics, subprocess, tempfile, time
+import argparse, json, os, pathlib, shutil, statistics, subprocess, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLES = ROOT / "crates/headcount/tests/it/support/windmill"
@@ -67,6 +67,7 @@ def main():
     finally:
         daemon.terminate()
         daemon.wait()
+        shutil.rmtree(folder)
     print(f"{options.rows} waiting jobs, {options.groups} groups: {len(took)} looks in {options.seconds} s, "
           f"median {statistics.median(took):.0f} ms, most {max(took):.0f} ms")
 
