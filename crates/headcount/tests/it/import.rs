@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::run::{Ran, headcount, run};
 use crate::support::windmill::Era;
+use crate::support::windmill_api::{TOKEN, WindmillApi};
 
 /// Runs `headcount import windmill` in `folder`.
 fn import(folder: &Path, args: &[&str], input: &str) -> Ran {
@@ -343,4 +344,45 @@ async fn every_era_of_the_tables_will_do() {
         let config = config::load(&file, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
         assert!(!config.groups.is_empty(), "{era:?}");
     }
+}
+
+/// From Windmill's settings to Windmill's own script, without a word written by hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_group_scales_by_its_script() {
+    let (database, api) = (Era::Latest.seeded().await, WindmillApi::start().await);
+    database
+        .run(
+            "UPDATE config SET config = config || '{\"autoscaling\": {\"enabled\": true, \"min_workers\": 1,
+              \"max_workers\": 4, \"full_scale_jobs_waiting\": 2,
+              \"integration\": {\"type\": \"script\", \"path\": \"f/ops/scale\", \"tags\": \"ops\"}}}'
+             WHERE name = 'worker__default'",
+        )
+        .await;
+    let row = |i: u32| json!({"worker": format!("w{i}"), "worker_instance": format!("h{i}"), "worker_group": "default"});
+    api.world().rows = (0..3).map(row).collect();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("db-url"), database.url()).unwrap();
+    std::fs::write(folder.path().join("windmill-token"), TOKEN).unwrap();
+    let ran = import(folder.path(), &["--url-file", "db-url", "-g", "default"], "");
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for verb in ["check", "once"] {
+        let mut command = headcount(folder.path(), &[verb, "default"]);
+        command.env("WINDMILL_URL", api.url());
+        let ran = run(command, b"");
+        match verb {
+            // Windmill scales it, too.
+            "check" => {
+                assert!(ran.out.contains("windmill's own autoscaling is enabled"), "{}", ran.out)
+            }
+            _ => assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err),
+        }
+        assert!(!ran.out.contains(TOKEN) && !ran.err.contains(TOKEN));
+    }
+    let world = api.world();
+    let job = world.jobs.values().next().expect("the script was run");
+    assert_eq!((world.jobs.len(), job.tag.as_deref()), (1, Some("ops")));
+    assert_eq!(job.arguments["worker_group"], "default");
+    assert_eq!(job.arguments["desired_workers"], 4);
+    assert_eq!(job.arguments["event_type"], "full_scaleout");
+    assert!(job.arguments["reason"].as_str().unwrap().contains("full backlog"), "{job:?}");
 }

@@ -69,7 +69,7 @@ fn compose_merges_the_file_into_windmills() {
     let ours = root("deploy/windmill/docker-compose.headcount.yml");
     std::fs::copy(ours, folder.path().join("docker-compose.headcount.yml")).unwrap();
     let mut compose = Command::new("docker");
-    compose.args(["compose", "-p", "windmill", "-f", "docker-compose.yml"]);
+    compose.args(["compose", "-p", "other", "-f", "docker-compose.yml"]);
     compose.args(["-f", "docker-compose.headcount.yml", "config", "--format", "json"]);
     compose.current_dir(folder.path()).env("PWD", folder.path());
     compose.env("DOCKER_CONFIG", Docker::get().config);
@@ -81,7 +81,7 @@ fn compose_merges_the_file_into_windmills() {
     assert_eq!(services["windmill_worker"]["pull_policy"], "missing");
     assert_eq!(services["windmill_worker"]["deploy"]["replicas"], 3);
     let ours = &services["headcount"];
-    assert_eq!(ours["environment"]["COMPOSE_PROJECT_NAME"], "windmill");
+    assert_eq!(ours["environment"]["COMPOSE_PROJECT_NAME"], "other");
     let here = folder.path().to_str().unwrap();
     let file = format!("{here}/headcount.yaml");
     assert_eq!(ours["command"], serde_json::json!(["run", "--config", file]));
