@@ -327,7 +327,9 @@ impl OccupancyState {
     /// The three windows in percent: the source's if it has them, else from the samples.
     fn windows(&self, look: &Look<'_>) -> [Option<f64>; 3] {
         if let Some(Occupancies { s15, m5, m30 }) = look.queue.and_then(|q| q.occupancy) {
-            return [s15, m5, m30].map(|w| w.filter(|w| w.is_finite() && *w >= 0.0));
+            // Windmill's go a little above 100 for an instant.
+            let share = |w: Option<f64>| w.filter(|w| w.is_finite() && *w >= 0.0);
+            return [s15, m5, m30].map(|w| share(w).map(|w| w.min(100.0)));
         }
         WINDOWS.map(|window| self.mean_over(window, look.now))
     }
@@ -423,6 +425,7 @@ mod tests {
                 3,
                 Busyness,
             ),
+            ("more than all", "own: 100", 3, 0, all(1e300), None, 4, Busyness),
             ("one is unknown", "NULL", 3, 0, [Some(0.0), Some(0.0), None], None, 3, Busyness),
             ("all are unknown", "NULL", 3, 0, [None; 3], None, 3, Busyness),
             ("cooldown holds a scale-in", docs, 3, 0, all(0.0), Some((10, false)), 3, Cooldown),

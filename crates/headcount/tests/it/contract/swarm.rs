@@ -1,5 +1,6 @@
 //! The contract with a service of a Docker Swarm.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -17,6 +18,8 @@ struct Swarm {
     folder: tempfile::TempDir,
     door: Door,
     ready_after: Span,
+    /// The file that says that a task holds a job: its container may be gone by the time it ends.
+    jobs: HashMap<String, PathBuf>,
 }
 
 impl Swarm {
@@ -32,7 +35,7 @@ impl Swarm {
         let daemon = service.docker.host.strip_prefix("unix://").expect("it has a socket");
         let (front, back) = (folder.path().join("door.sock"), PathBuf::from(daemon));
         let door = Door::open(Place::Unix(front), Place::Unix(back)).await;
-        Self { service, folder, door, ready_after: Span::ZERO }
+        Self { service, folder, door, ready_after: Span::ZERO, jobs: HashMap::new() }
     }
 
     fn job(&self, task: &str) -> PathBuf {
@@ -79,16 +82,17 @@ impl Rig for Swarm {
 
     async fn busy(&mut self, ids: &[String]) -> bool {
         for id in ids {
-            std::fs::write(self.job(id), "").unwrap();
+            let job = self.job(id);
+            std::fs::write(&job, "").unwrap();
+            self.jobs.insert(id.clone(), job);
         }
         true
     }
 
     async fn finish(&mut self, ids: &[String]) {
         for id in ids {
-            let there = self.service.docker.run(&["inspect", "--type", "task", id]);
-            if there.status.success() {
-                let _ = std::fs::remove_file(self.job(id));
+            if let Some(job) = self.jobs.remove(id) {
+                let _ = std::fs::remove_file(job);
             }
         }
     }
