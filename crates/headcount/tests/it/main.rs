@@ -15,6 +15,7 @@ mod ecs;
 mod events;
 mod fleet;
 mod history;
+#[cfg(feature = "kubernetes")]
 mod import;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;

@@ -92,6 +92,7 @@ fn compose_merges_the_file_into_windmills() {
     mounted("/var/run/docker.sock");
 }
 
+#[cfg(feature = "kubernetes")]
 #[test]
 fn the_manifests_are_those_of_any_kubernetes_with_windmills_groups() {
     let text = read("deploy/windmill/kubernetes.yaml");
