@@ -150,6 +150,8 @@ pub const STARTED_KEPT: headcount_core::Span = headcount_core::Span::from_secs(6
 pub const REPLIES: usize = 4_096;
 /// An answer of a worker counts for this long.
 pub const REPLY_KEPT: Duration = Duration::from_secs(3);
+/// A job that is said to run for longer than this was begun by a wrong clock.
+pub const JOB_AGE: headcount_core::Span = headcount_core::Span::from_hours(24 * 366);
 /// A look waits this long for the answers of workers.
 pub const REPLY_WAIT: Duration = Duration::from_millis(150);
 /// A name that two workers used is not believed for this long.

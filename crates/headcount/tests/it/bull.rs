@@ -190,6 +190,13 @@ async fn exactly_the_idle_one_of_two_workers_is_idle() {
         busy == [Some(false), Some(true)] && free == busy
     })
     .await;
+    let age = |name| named(&seen, name).and_then(|consumer| consumer.oldest_job);
+    assert_eq!(names.iter().filter(|name| age(name).is_some()).count(), 1, "{seen:#?}");
+    sees(&mut queue, "the age of its job", |seen| {
+        let ages = names.iter().filter_map(|name| named(seen, name)?.oldest_job);
+        ages.max().is_some_and(|age| (1..30).contains(&age.as_secs()))
+    })
+    .await;
     let runs = if named(&seen, names[0]).unwrap().busy == Some(true) { first } else { second };
     runs.says("started execution").await;
 }

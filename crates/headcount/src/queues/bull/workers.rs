@@ -7,16 +7,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ::redis::{Cmd, cmd};
-use headcount_core::QueueReading;
+use headcount_core::{QueueReading, Span, Timestamp};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::Trip;
 use super::keys::Keys;
 use super::wake::Ears;
+use crate::clock;
 use crate::limits::{
-    CLASH_KEPT, CLIENTS_BYTES_PER_SECOND, REPLIES, REPLY_KEPT, REPLY_WAIT, SILENCE_PROVES,
+    CLASH_KEPT, CLIENTS_BYTES_PER_SECOND, JOB_AGE, REPLIES, REPLY_KEPT, REPLY_WAIT, SILENCE_PROVES,
 };
 use crate::queues::{Consumer, Identity};
 
@@ -54,6 +55,8 @@ pub(super) struct Reply {
     addresses: Vec<IpAddr>,
     /// How many jobs it runs; absent when it does not say.
     running: Option<usize>,
+    /// When the first of them began, by its clock, as far as that makes sense.
+    first_began: Option<Timestamp>,
     /// Whose request it answers.
     asked_by: Option<String>,
 }
@@ -92,7 +95,7 @@ struct Status {
     sender_id: String,
     hostname: String,
     interfaces: Vec<Interface>,
-    running_jobs_summary: Option<Vec<IgnoredAny>>,
+    running_jobs_summary: Option<Vec<Value>>,
     queue_name: Option<String>,
     requesting_user_id: Option<String>,
 }
@@ -377,7 +380,8 @@ impl Workers {
             Some(0) if !fresh => None,
             running => running.map(|jobs| jobs > 0),
         };
-        Consumer { known_as, busy, ..Consumer::default() }
+        let oldest_job = reply.first_began.map(|at| clock::now().since(at).max(Span::ZERO));
+        Consumer { known_as, busy, oldest_job, ..Consumer::default() }
     }
 }
 
@@ -392,13 +396,17 @@ impl Reply {
         if status.queue_name.is_some_and(|name| name != queue) {
             return None;
         }
+        let jobs = status.running_jobs_summary;
+        let now = clock::now();
+        let began = jobs.iter().flatten().filter_map(|job| began(job, now));
         let outside = status.interfaces.iter().filter(|interface| !interface.internal);
         Some(Self {
             heard: Instant::now(),
             sender: status.sender_id,
             hostname: status.hostname,
             addresses: outside.filter_map(|i| i.address.parse().ok()).collect(),
-            running: status.running_jobs_summary.map(|jobs| jobs.len()),
+            first_began: began.min(),
+            running: jobs.map(|jobs| jobs.len()),
             asked_by: status.requesting_user_id,
         })
     }
@@ -415,6 +423,17 @@ impl Reply {
         let is_id = id.len() == 12 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         is_id.then_some(id)
     }
+}
+
+/// When a running job began. n8n writes a date; a number of milliseconds is understood too. What
+/// is still to come or lies too far back tells of a wrong clock only.
+fn began(job: &Value, now: Timestamp) -> Option<Timestamp> {
+    let at = match &job["startedAt"] {
+        Value::String(date) => date.parse::<jiff::Timestamp>().ok()?.as_millisecond(),
+        number => number.as_i64()?,
+    };
+    let at = Timestamp::from_millis(at);
+    (Span::ZERO..=JOB_AGE).contains(&now.since(at)).then_some(at)
 }
 
 /// All fresh replies, and the last of each sender that has no fresh one.
@@ -497,6 +516,7 @@ mod tests {
             hostname: sender.trim_start_matches("worker-").into(),
             addresses: vec![IpAddr::from(ip)],
             running: Some(running),
+            first_began: None,
             asked_by: None,
         };
         (reply, true)
@@ -678,6 +698,42 @@ mod tests {
         let seen = workers.consumers(&[(idle, false), (busy, false)], None, 1).unwrap();
         assert_eq!(seen.iter().map(|c| c.busy).collect::<Vec<_>>(), [None, Some(true)]);
         assert_eq!(workers.consumers(&[], Some(Vec::new()), 0), None);
+    }
+
+    #[test]
+    fn the_oldest_job_is_told_and_no_nonsense_counts() {
+        let now = clock::now().as_millis();
+        let date = |ago: i64| jiff::Timestamp::from_millisecond(now - ago).unwrap().to_string();
+        let age = |jobs: Value| {
+            let summary = serde_json::json!({ "hostname": "h", "runningJobsSummary": jobs });
+            let message = serde_json::json!({
+                "response": "response-to-get-worker-status", "payload": summary,
+            });
+            let reply = Reply::parse(message.to_string().as_bytes(), "jobs").unwrap();
+            let consumer = workers(2).of_reply(&reply, true);
+            assert_eq!(consumer.busy, Some(jobs != serde_json::json!([])));
+            consumer.oldest_job.map(|age| age.as_secs())
+        };
+        let began = |at: Value| serde_json::json!({ "executionId": "1", "startedAt": at });
+        let two = [began(date(70_000).into()), began((now - 90_500).into())];
+        assert!((90..=120).contains(&age(two.into_iter().collect()).unwrap()));
+        let hour = date(3_600_000);
+        assert!((3_600..3_660).contains(&age([began(hour.into())].into_iter().collect()).unwrap()));
+        for absurd in [
+            date(-60_000).into(),
+            (now / 1_000).into(),
+            (-1).into(),
+            i64::MAX.into(),
+            i64::MIN.into(),
+            1e300.into(),
+            "yesterday".into(),
+            Value::Null,
+        ] {
+            let jobs = [began(absurd.clone())].into_iter().collect();
+            assert_eq!(age(jobs), None, "{absurd}");
+        }
+        assert_eq!(age(serde_json::json!([7])), None);
+        assert_eq!(age(serde_json::json!([])), None);
     }
 
     #[test]
