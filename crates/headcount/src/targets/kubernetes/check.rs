@@ -11,7 +11,7 @@ use crate::targets::kubernetes::client::ApiError;
 use crate::targets::kubernetes::config::Kind;
 use crate::targets::kubernetes::fleet::trouble;
 use crate::targets::kubernetes::rights::of_kind;
-use crate::targets::kubernetes::target::Kubernetes;
+use crate::targets::kubernetes::target::{Kubernetes, Strangers};
 
 const ABOUT: &str = "target";
 
@@ -127,6 +127,9 @@ impl Kubernetes {
         if let Some(why) = self.last.as_ref().and_then(|known| known.failure.as_ref()) {
             let what = format!("no more pods can be made: {why}");
             findings.push(Finding::warning(ABOUT, what, "raise the quota, or lower `workers.max`"));
+        }
+        if let Some((strangers, _)) = &self.strangers {
+            findings.push(Finding::warning(ABOUT, strangers.to_string(), Strangers::FIX));
         }
         if let Some(grace) = self.grace() {
             let what =

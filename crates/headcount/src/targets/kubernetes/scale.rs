@@ -146,6 +146,9 @@ impl Kubernetes {
         if !self.rights.list_pods {
             return Steered::Not("pods cannot be listed".into());
         }
+        if self.strangers.is_some() {
+            return Steered::Not("its own pods are not known".into());
+        }
         let should = |pod: &Pod| cost(&pod.name, &order.busy, &order.victims);
         let due: Vec<(String, String, i32)> = self
             .pods

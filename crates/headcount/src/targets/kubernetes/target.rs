@@ -25,6 +25,10 @@ use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 /// Under this name the API notes who changed a field.
 pub(super) const MANAGER: &str = "headcount";
 
+/// Pods that fit the selector although none of them is its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strangers(String);
+
 /// The target.
 pub(super) struct Kubernetes {
     pub(super) config: KubernetesConfig,
@@ -38,6 +42,8 @@ pub(super) struct Kubernetes {
     pub(super) last: Option<Workload>,
     /// Its pods at the last look.
     pub(super) pods: Vec<Pod>,
+    /// Whose pods fit the selector, if none of them is its own, for so many looks.
+    pub(super) strangers: Option<(Strangers, u32)>,
     /// The change made since the last look, by its [`Order::from`] and [`Order::to`].
     pub(super) done: Option<(u32, u32)>,
     /// Who should go by the last change.
@@ -49,6 +55,18 @@ pub(super) struct Kubernetes {
     looked_for_rivals: bool,
     picks: Option<Picks>,
     memory: Memory,
+}
+
+impl Strangers {
+    /// What to do about them.
+    pub(super) const FIX: &'static str =
+        "set `kind` and `name` to what owns them, or `selector` to the labels of its own pods";
+}
+
+impl std::fmt::Display for Strangers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl Kubernetes {
@@ -66,6 +84,7 @@ impl Kubernetes {
             cluster,
             last: None,
             pods: Vec::new(),
+            strangers: None,
             done: None,
             expected: HashSet::new(),
             gone: HashSet::new(),
@@ -173,7 +192,7 @@ impl Kubernetes {
         }
         let who = format!("{:?} {}", self.kind, self.name);
         match self.cluster.pods.list(&self.cluster, &self.namespace, &who, &picks).await {
-            Ok(pods) => Ok(Some(pods.into_iter().filter(|pod| self.owns(pod)).collect())),
+            Ok(pods) => Ok(self.own(pods, workload)),
             Err(error) if error.is(403) => {
                 self.rights.list_pods = false;
                 self.warn_of_list(&format!("its pods cannot be listed ({error})"));
@@ -181,6 +200,33 @@ impl Kubernetes {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Its own of the pods that fit the selector; `None` where it has some and these are none of
+    /// them.
+    fn own(&mut self, pods: Vec<Pod>, workload: &Workload) -> Option<Vec<Pod>> {
+        let (own, others): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(|p| self.owns(p));
+        let has_some = workload.desired > 0 && workload.replicas > 0;
+        let stranger = others.first().filter(|_| own.is_empty() && has_some);
+        let Some(stranger) = stranger else {
+            self.strangers = None;
+            return Some(own);
+        };
+        let whose = match &stranger.owner {
+            Some((kind, name)) => format!("{} is of {kind} {name}", stranger.name),
+            None => format!("{} is of no controller", stranger.name),
+        };
+        let strangers = Strangers(format!(
+            "{} pods match the selector, none of them belongs to it: {whose}",
+            others.len()
+        ));
+        let looks = self.strangers.as_ref().map_or(1, |(_, looks)| looks.saturating_add(1));
+        // Its first pods may be younger than the list.
+        if looks > 1 {
+            self.warn_of_list(&format!("{strangers}; {}", Strangers::FIX));
+        }
+        self.strangers = Some((strangers, looks));
+        None
     }
 
     /// Whether a pod that fits the selector is its own: others may fit it too.
@@ -200,7 +246,11 @@ impl Kubernetes {
     fn warn_of_list(&mut self, why: &str) {
         if !std::mem::replace(&mut self.warned_of_list, true) {
             let (group, shown) = (&self.group, self.shown());
-            tracing::warn!(group, "{shown} is known by its numbers only: {why}");
+            tracing::warn!(
+                group,
+                "{shown} is known by its numbers only: {why}; Kubernetes picks who goes when it \
+                 shrinks, and a busy pod that is picked has its grace period to finish"
+            );
         }
     }
 

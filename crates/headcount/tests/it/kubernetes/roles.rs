@@ -11,7 +11,7 @@ use super::{
     MINIMAL, NO_PODS, SCALE_ONLY, SCALE_WITHOUT_PODS, listen, look, open, settled, shrink,
 };
 use crate::support::kube_api::world::Ill;
-use crate::support::kube_api::{Fault, KubeApi};
+use crate::support::kube_api::{Fault, KubeApi, NAMESPACE};
 use crate::support::workers::order;
 
 #[tokio::test]
@@ -63,6 +63,7 @@ async fn without_permission_for_pods_it_warns_once_and_scales_all_the_same() {
         let told = log.lock().unwrap().clone();
         assert_eq!(told.matches("is known by its numbers only").count(), 1, "{told}");
         assert!(told.contains("its pods cannot be listed (the Role lacks: pods list)"), "{told}");
+        assert!(told.contains("a busy pod that is picked has its grace period"), "{told}");
     }
 }
 
@@ -312,4 +313,36 @@ async fn pods_of_others_with_the_same_labels_do_not_count() {
     let mut target = open(&api.config("admin"));
     settled(&mut target, 2).await;
     assert_eq!(look(&mut target).await.workers.len(), 2);
+}
+
+#[tokio::test]
+async fn pods_that_are_all_of_somebody_else_are_told_once_and_the_numbers_do() {
+    let api = KubeApi::start(2).await;
+    api.world().add_workload("deployments", NAMESPACE, "web", 3);
+    super::until("all run", async || {
+        api.world().objects.keys().filter(|key| key.0 == "pods").count() == 5
+    })
+    .await;
+    let config = KubernetesConfig { selector: Some("app=web".into()), ..api.config("admin") };
+    let mut target = open(&config);
+    let (log, _guard) = listen();
+    let found = target.check().await;
+    let warning = found.iter().find(|found| found.what.contains("none of them belongs to it"));
+    let warning = warning.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!(warning.what.starts_with("3 pods match the selector"), "{warning:?}");
+    assert!(warning.what.contains(" is of ReplicaSet web-"), "{warning:?}");
+    assert!(warning.fix.as_ref().unwrap().contains("`selector`"), "{warning:?}");
+    for _ in 0..3 {
+        let seen = look(&mut target).await;
+        assert_eq!((seen.ready, seen.starting, seen.workers.len()), (2, 0, 0));
+    }
+    let told = log.lock().unwrap().clone();
+    assert_eq!(told.matches("none of them belongs to it").count(), 1, "{told}");
+    let scaled = target.scale(&order(2, 1, &[])).await.unwrap();
+    assert_eq!(scaled.note, "Kubernetes picks who goes: its own pods are not known");
+    assert_eq!(api.desired(), 1);
+
+    // With the right selector all is well again.
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, 1).await;
 }
