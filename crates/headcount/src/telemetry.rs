@@ -53,10 +53,11 @@ pub const LOG_VARIABLE: &str = "HEADCOUNT_LOG";
 
 /// Starts logging to standard error. Does nothing if logging was started before.
 ///
-/// Libraries say no more than warnings, unless `HEADCOUNT_LOG` asks for it. A filter that makes no
-/// sense is ignored with a warning.
+/// Libraries say nothing, unless `HEADCOUNT_LOG` asks for it: what fails comes back to us as an
+/// error, which is told once and in our words. A filter that makes no sense is ignored with a
+/// warning.
 pub fn start(format: LogFormat, level: LogLevel) {
-    let configured = || EnvFilter::new(format!("warn,headcount={}", level.name()));
+    let configured = || EnvFilter::new(ours(level));
     let wanted = std::env::var(LOG_VARIABLE).ok().filter(|text| !text.trim().is_empty());
     let parsed = wanted.as_deref().map(filter);
     let (filter, wrong) = match parsed {
@@ -78,10 +79,15 @@ pub fn start(format: LogFormat, level: LogLevel) {
     }
 }
 
+/// The filter that lets through our own lines of this level, and nobody else's.
+fn ours(level: LogLevel) -> String {
+    format!("off,headcount={}", level.name())
+}
+
 /// A level alone is for Headcount; anything else is a filter as it stands.
 fn filter(text: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
     match LogLevel::from_str(text.trim(), true) {
-        Ok(level) => EnvFilter::try_new(format!("warn,headcount={}", level.name())),
+        Ok(level) => EnvFilter::try_new(ours(level)),
         Err(_) => EnvFilter::try_new(text),
     }
 }
@@ -99,7 +105,7 @@ mod tests {
     #[test]
     fn a_level_is_for_headcount_and_a_filter_is_itself() {
         let read = |text: &str| filter(text).map(|f| f.to_string()).map_err(|_| ());
-        assert_eq!(read(" Debug ").as_deref(), Ok("headcount=debug,warn"));
+        assert_eq!(read(" Debug ").as_deref(), Ok("headcount=debug,off"));
         assert_eq!(read("redis=trace").as_deref(), Ok("redis=trace"));
         assert_eq!(read("headcount=loud"), Err(()));
     }

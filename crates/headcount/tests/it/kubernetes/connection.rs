@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headcount::finding::Level;
 use headcount::queues::{Consumer, Identity};
+use headcount::targets::Order;
 use headcount::targets::kubernetes::KubernetesConfig;
 use headcount_core::{Silence, Span};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use super::{MINIMAL, NO_PODS, SCALE_ONLY, look, open, settled, shrink};
 use crate::support::certificates::certificates;
 use crate::support::kube_api::world::Ill;
 use crate::support::kube_api::{Fault, KubeApi, NAMESPACE, WORKER};
+use crate::support::redis::{TestRedis, sees};
 use crate::support::run::{headcount, run};
 use crate::support::wait::until;
 use crate::support::workers::order;
@@ -31,6 +33,15 @@ fn service_account(api: &KubeApi, authority: &Path, token: &str) -> tempfile::Te
 
 /// `headcount` as it runs in a pod, with a group of Windmill workers and nothing else said.
 fn in_pod(api: &KubeApi, account: &Path, args: &[&str]) -> (i32, String, String) {
+    in_pod_with(api, account, args, &[])
+}
+
+fn in_pod_with(
+    api: &KubeApi,
+    account: &Path,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> (i32, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({ "groups": { "default": {
         "workers": { "min": 1, "max": 9 },
@@ -43,6 +54,7 @@ fn in_pod(api: &KubeApi, account: &Path, args: &[&str]) -> (i32, String, String)
     let mut command = headcount(folder.path(), args);
     command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
     command.env("KUBERNETES_SERVICE_PORT", api.port().to_string());
+    command.envs(env.iter().copied());
     let ran = run(command, b"");
     (ran.code, ran.out, ran.err)
 }
@@ -80,6 +92,20 @@ async fn in_a_pod_everything_is_inferred_and_only_its_authority_is_trusted() {
     assert!(found.contains("its certificate is not trusted: "), "{found}");
     assert_eq!(code, 3);
     assert!(!format!("{out}{err}").contains("hunter2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_down_is_told_in_our_words_only() {
+    let mut api = KubeApi::with("deployments", 1, true).await;
+    let account = service_account(&api, &api.folder().join("ca.pem"), "admin");
+    api.break_by(Fault::Down);
+    let of_the_library = "failed with error";
+    let (_, out, err) = in_pod(&api, account.path(), &["once"]);
+    assert!(format!("{out}{err}").contains("https://127.0.0.1:"), "{out}{err}");
+    assert!(!err.contains(of_the_library), "{err}");
+    let asked_for = [("HEADCOUNT_LOG", "info,kube_client=error")];
+    let (_, _, err) = in_pod_with(&api, account.path(), &["once"], &asked_for);
+    assert!(err.contains(of_the_library), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -252,6 +278,33 @@ async fn busy_workers_are_known_by_pod_name_address_and_container() {
     target.scale(&order).await.unwrap();
     settled(&mut target, 2).await;
     assert_eq!(api.staying(), [names[0].clone(), names[2].clone()]);
+}
+
+#[tokio::test]
+async fn the_pod_whose_job_is_oldest_by_its_own_word_costs_most() {
+    let api = KubeApi::start(2).await;
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, 2).await;
+    let names = api.staying();
+    let redis = TestRedis::start();
+    let mut queue = redis.queue();
+    let mut workers = Vec::new();
+    for name in &names {
+        workers.push(redis.worker(name, &[("N8N_CONCURRENCY_PRODUCTION_LIMIT", "1")]).await);
+    }
+    redis.standin(&["fire", "2", "60000"]);
+    let both = sees(&mut queue, "two jobs that run for a while", |seen| {
+        let consumers = seen.consumers.iter().flatten();
+        consumers.filter(|c| c.oldest_job.is_some_and(|age| age.as_secs() >= 2)).count() == 2
+    })
+    .await;
+    let mut map = headcount::busy_map::BusyMap::default();
+    let (seen, now) = (target.status().await.unwrap(), headcount::clock::now());
+    let joined = map.join(seen, both.consumers.as_deref(), 0, Span::from_secs(30), now);
+    let order = Order { busy: map.busy(&joined), ..order(2, 1, &[&names[0]]) };
+    target.scale(&order).await.unwrap();
+    let costs: Vec<i32> = api.pods().into_iter().filter_map(|pod| pod.cost?.parse().ok()).collect();
+    assert!(costs.iter().any(|cost| (12..70).contains(cost)), "{costs:?}");
 }
 
 async fn checked(config: &KubernetesConfig) -> Vec<(Level, String, String)> {
