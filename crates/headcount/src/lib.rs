@@ -4,6 +4,7 @@
 //! `headcount_core::decide`, records the decision in the [`store`] and lets the target act, if the
 //! [`lease`] is held.
 
+pub mod brief;
 pub mod budget;
 pub mod busy_map;
 pub mod cli;

@@ -8,6 +8,7 @@ use headcount_core::{Missing, Silence};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+use crate::brief::brief;
 use crate::limits::DETAIL_CHARS;
 
 /// What `error`, met at `place`, means for a reading.
@@ -34,7 +35,7 @@ fn said(error: &Error) -> String {
         (None, None) => error.to_string(),
     };
     let one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    one_line.chars().take(DETAIL_CHARS).collect()
+    brief(&one_line, DETAIL_CHARS)
 }
 
 /// Whether only a new connection can help.

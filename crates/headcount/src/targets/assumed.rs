@@ -84,11 +84,7 @@ pub(super) fn number(text: &str) -> Result<u32, String> {
 
 /// The start of a text, for a message.
 pub(super) fn brief(text: &str) -> String {
-    let mut brief: String = text.chars().take(DETAIL_CHARS).collect();
-    if text.chars().nth(DETAIL_CHARS).is_some() {
-        brief.push_str("...");
-    }
-    brief
+    crate::brief::brief(text, DETAIL_CHARS)
 }
 
 /// The end of a text, for a message: what went wrong stands there.
@@ -123,7 +119,7 @@ mod tests {
         for wrong in ["", "-1", "1.5", "seven", "10001", "99999999999"] {
             assert!(number(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(brief(&format!("a{}", "x".repeat(300))), format!("a{}...", "x".repeat(199)));
+        assert_eq!(brief(&format!("a{}", "x".repeat(300))), format!("a{}…", "x".repeat(198)));
         assert_eq!(ending(&format!("{}z", "x".repeat(300))), format!("...{}z", "x".repeat(199)));
         assert_eq!((brief("abc"), ending("abc")), ("abc".to_owned(), "abc".to_owned()));
     }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use ::redis::{ErrorKind, RedisError, ServerErrorKind};
 use headcount_core::{Missing, Silence};
 
+use crate::brief::brief;
 use crate::limits::DETAIL_CHARS;
 
 /// What `error`, met at `place`, means for a reading.
 pub fn missing(error: &RedisError, place: &str) -> Missing {
-    let said: String = error.to_string().chars().take(DETAIL_CHARS).collect();
+    let said = brief(&error.to_string(), DETAIL_CHARS);
     Missing { why: silence(error), detail: format!("redis {place}: {said}") }
 }
 

@@ -88,7 +88,8 @@ impl Containers {
         match timeout(LOOK_TIMEOUT, self.seen()).await {
             Ok(seen) => seen.map_err(EngineError::into_missing),
             Err(_) => {
-                let detail = format!("docker did not answer in {} s", LOOK_TIMEOUT.as_secs());
+                let (host, seconds) = (self.engine.host(), LOOK_TIMEOUT.as_secs());
+                let detail = format!("docker at {host} did not answer in {seconds} s");
                 Err(Missing { why: Silence::Timeout, detail })
             }
         }

@@ -52,6 +52,17 @@ impl EngineError {
         Self { why: Silence::Malformed, status: None, detail }
     }
 
+    /// The same with the engine's address, if it is the engine that failed.
+    pub(super) fn at(mut self, host: &str) -> Self {
+        if self.status.is_none()
+            && let Some(rest) = self.detail.strip_prefix("docker")
+            && !rest.starts_with(" at ")
+        {
+            self.detail = format!("docker at {host}{rest}");
+        }
+        self
+    }
+
     /// Whether there is no such thing.
     pub fn is_absent(&self) -> bool {
         self.status == Some(404)

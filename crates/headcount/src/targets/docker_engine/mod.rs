@@ -88,7 +88,7 @@ impl Engine {
     /// Whether it answers, and which it is.
     pub async fn finding(&self, about: &str) -> Finding {
         let host = &self.host;
-        let asked = async { within(self.client()?.version()).await };
+        let asked = async { self.within(self.client()?.version()).await };
         match asked.await {
             Ok(said) => {
                 let version = said.version.unwrap_or_else(|| "of unknown version".into());
@@ -103,7 +103,11 @@ impl Engine {
                          (`docker_host` of `compose`, `host` of `docker` and `swarm`)"
                     }
                 };
-                Finding::problem(about, format!("docker at {host}: {error}"), fix)
+                let what = match error.detail.starts_with("docker at ") {
+                    true => error.detail,
+                    false => format!("docker at {host}: {error}"),
+                };
+                Finding::problem(about, what, fix)
             }
         }
     }
@@ -115,7 +119,7 @@ impl Engine {
     pub async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>, EngineError> {
         let filters = HashMap::from([("label", labels)]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let listed = within(self.client()?.list_containers(Some(options))).await?;
+        let listed = self.within(self.client()?.list_containers(Some(options))).await?;
         Ok(listed.into_iter().filter_map(seen::container).collect())
     }
 
@@ -124,7 +128,7 @@ impl Engine {
     /// # Errors
     /// No answer, or no such container.
     pub async fn inspect(&self, id: &str) -> Result<Details, EngineError> {
-        let seen = within(self.client()?.inspect_container(id, None)).await?;
+        let seen = self.within(self.client()?.inspect_container(id, None)).await?;
         Ok(seen::details(&seen))
     }
 
@@ -137,7 +141,7 @@ impl Engine {
         id: &str,
         names: &[&str],
     ) -> Result<HashMap<String, String>, EngineError> {
-        let seen = within(self.client()?.inspect_container(id, None)).await?;
+        let seen = self.within(self.client()?.inspect_container(id, None)).await?;
         let all = seen.config.and_then(|config| config.env).unwrap_or_default();
         let pairs = all.iter().filter_map(|line| line.split_once('='));
         let wanted = pairs.filter(|(name, _)| names.contains(name));
@@ -165,7 +169,7 @@ impl Engine {
     /// No answer, no such container, or it does not run.
     pub async fn signal(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::new().signal(signal).build();
-        within(self.client()?.kill_container(id, Some(options))).await
+        self.within(self.client()?.kill_container(id, Some(options))).await
     }
 
     /// The last lines that a container wrote, at most so many, cut to a bounded size from the end.
@@ -186,7 +190,7 @@ impl Engine {
             Ok(String::from_utf8_lossy(&text).trim_end().to_owned())
         };
         let read = tokio::time::timeout(LAST_LINES_TIMEOUT, read).await;
-        Ok(read.unwrap_or(Err(Error::RequestTimeoutError))?)
+        read.unwrap_or(Err(Error::RequestTimeoutError)).map_err(|error| self.named(error))
     }
 
     /// Returns when the main process does not run.
@@ -197,7 +201,7 @@ impl Engine {
         let docker = self.client()?;
         match docker.wait_container(id, None).next().await {
             None | Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) => Ok(()),
-            Some(Err(error)) => Err(error.into()),
+            Some(Err(error)) => Err(self.named(error)),
         }
     }
 
@@ -207,7 +211,21 @@ impl Engine {
     /// No answer, no such container, or it runs.
     pub async fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptionsBuilder::new().v(false).force(false).build();
-        within(self.client()?.remove_container(id, Some(options))).await
+        self.within(self.client()?.remove_container(id, Some(options))).await
+    }
+
+    /// The answer, its body included, within the limit.
+    async fn within<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, EngineError> {
+        let answer = tokio::time::timeout(ENGINE_TIMEOUT, request).await;
+        answer.unwrap_or(Err(Error::RequestTimeoutError)).map_err(|error| self.named(error))
+    }
+
+    /// An error that says which engine it is of.
+    fn named(&self, error: impl Into<EngineError>) -> EngineError {
+        error.into().at(&self.host)
     }
 
     fn client(&self) -> Result<Docker, EngineError> {
@@ -219,15 +237,10 @@ impl Engine {
             Docker::connect_with_unix(&self.host, ENGINE_TIMEOUT.as_secs(), API_DEFAULT_VERSION)
         } else {
             Docker::connect_with_http(&self.host, ENGINE_TIMEOUT.as_secs(), API_DEFAULT_VERSION)
-        }?;
+        };
+        let docker = docker.map_err(|error| self.named(error))?;
         Ok(client.insert(docker).clone())
     }
-}
-
-/// The answer, its body included, within the limit.
-async fn within<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, EngineError> {
-    let answer = tokio::time::timeout(ENGINE_TIMEOUT, request).await;
-    Ok(answer.unwrap_or(Err(Error::RequestTimeoutError))?)
 }
 
 #[cfg(test)]
@@ -252,7 +265,14 @@ mod tests {
         let engine = Engine::new(Some(&format!("unix://{}", path.display()))).unwrap();
         assert_eq!(engine.list(vec![]).await.unwrap_err().why, Silence::Unreachable);
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert_eq!(engine.list(vec![]).await.unwrap_err().why, Silence::Refused);
+        let refused = engine.list(vec![]).await.unwrap_err();
+        assert_eq!(refused.why, Silence::Refused);
+        let place = format!("docker at unix://{}: ", path.display());
+        assert!(refused.detail.starts_with(&place), "{refused}");
+        let refused = engine.ask(Method::GET, "/info", None).await.unwrap_err();
+        assert!(refused.detail.starts_with(&place), "{refused}");
+        let finding = engine.finding("target").await;
+        assert_eq!(finding.what.matches("docker").count(), 2, "once, and in the path: {finding:?}");
         assert!(Engine::new(Some("ssh://host")).is_err());
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::brief::brief;
 use crate::limits::{DETAIL_CHARS, ENGINE_BODY_BYTES, ENGINE_TIMEOUT};
 use crate::targets::docker_engine::{Engine, EngineError};
 
@@ -55,7 +56,8 @@ impl Engine {
                 None => Err(EngineError::not_understood(&self.host)),
             }
         };
-        timeout(ENGINE_TIMEOUT, answer).await.unwrap_or_else(|_| Err(EngineError::too_slow()))
+        let answer = timeout(ENGINE_TIMEOUT, answer).await;
+        answer.unwrap_or_else(|_| Err(EngineError::too_slow())).map_err(|error| self.named(error))
     }
 
     /// What the engine says of an image; `None` if it has no such image.
@@ -103,7 +105,7 @@ fn message(body: &[u8]) -> String {
     let said = serde_json::from_slice::<Value>(body).ok();
     let said = said.and_then(|json| json["message"].as_str().map(str::to_owned));
     let said = said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    said.trim().chars().take(DETAIL_CHARS).collect()
+    brief(said.trim(), DETAIL_CHARS)
 }
 
 #[cfg(test)]
@@ -120,6 +122,6 @@ mod tests {
     fn what_the_engine_says_is_cut() {
         assert_eq!(message(b"{\"message\": \"no such service\\n\"}"), "no such service");
         assert_eq!(message(b"page not found\n"), "page not found");
-        assert_eq!(message(&[b'x'; 9_999]).len(), DETAIL_CHARS);
+        assert_eq!(message(&[b'x'; 9_999]).chars().count(), DETAIL_CHARS);
     }
 }

@@ -142,7 +142,9 @@ impl Account {
 
     async fn send(&self, ask: &Ask<'_>, session: &Session) -> Result<Vec<u8>, ApiError> {
         let request = signed(ask, session)?;
-        let answer = self.client.execute(request).await.map_err(of_transport)?;
+        let address = request.url().clone();
+        let answer = self.client.execute(request).await;
+        let answer = answer.map_err(|error| of_transport(error, &address))?;
         let status = answer.status().as_u16();
         let named = answer.headers().get("x-amzn-errortype");
         let named = named.and_then(|name| name.to_str().ok()).map(str::to_owned);

@@ -40,8 +40,8 @@ impl Ecs {
             }
         };
         let at = session.endpoint.as_deref().map_or(String::new(), |at| format!(" at {at}"));
-        let mut findings =
-            vec![Finding::good(ABOUT, format!("Amazon ECS in {}{at}", session.region))];
+        let place = Finding::good(ABOUT, format!("Amazon ECS in {}{at}", session.region));
+        let mut findings = Vec::new();
         let who = rights::who(&self.account, until).await;
         findings.push(match &who {
             Ok(who) => Finding::good(ABOUT, format!("asks as {who}")),
@@ -57,10 +57,15 @@ impl Ecs {
         let service = match self.describe(until).await {
             Ok(service) => service,
             Err(error) => {
+                // An answer, if not the one that was wished for.
+                if error.status.is_some() {
+                    findings.insert(0, place);
+                }
                 findings.push(self.not_found(&error, until).await);
                 return findings;
             }
         };
+        findings.insert(0, place);
         findings.push(self.tasks().await);
         findings.extend(self.allowed(&service, who.ok().as_deref(), until).await);
         findings.extend(self.made_from(&service, until).await);

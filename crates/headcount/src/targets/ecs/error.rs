@@ -4,8 +4,10 @@ use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 
 use headcount_core::{Missing, Silence};
+use reqwest::Url;
 use serde_json::Value;
 
+use crate::brief::brief;
 use crate::limits::{AWS_TIMEOUT, DETAIL_CHARS};
 use crate::targets::TargetError;
 
@@ -94,15 +96,16 @@ pub(super) fn chain_of(error: &dyn StdError) -> String {
     said
 }
 
-/// What it means that a request could not be sent, or that its answer did not come.
-pub(super) fn of_transport(error: reqwest::Error) -> ApiError {
+/// What it means that a request could not be sent to `address`, or that its answer did not come.
+pub(super) fn of_transport(error: reqwest::Error, address: &Url) -> ApiError {
     let error = error.without_url();
     let why = match () {
         () if error.is_timeout() => Silence::Timeout,
         () if is_refused(&error) => Silence::Refused,
         () => Silence::Unreachable,
     };
-    ApiError::silence(why, chain_of(&error).chars().take(DETAIL_CHARS).collect())
+    let place = address.origin().ascii_serialization();
+    ApiError::silence(why, format!("{place}: {}", brief(&chain_of(&error), DETAIL_CHARS)))
 }
 
 fn is_refused(error: &(dyn StdError + 'static)) -> bool {
@@ -120,7 +123,7 @@ pub(super) fn refusal(action: &str, status: u16, named: Option<&str>, body: &[u8
     // `com.amazonaws.ecs#Name` and `Name:http://...` both are in use.
     let code = code.rsplit('#').next().and_then(|code| code.split(':').next()).unwrap_or("");
     let message = said(["message", "Message"]).or(between(&text, "Message")).unwrap_or("");
-    let message: String = message.chars().take(2 * DETAIL_CHARS).collect();
+    let message = brief(message, 2 * DETAIL_CHARS);
     let error = |why, detail| ApiError { why, code: code.into(), status: Some(status), detail };
     let is = |names: &[&str]| names.iter().any(|name| code.starts_with(name));
     if is(&["AccessDenied", "UnauthorizedOperation"]) {

@@ -9,6 +9,7 @@ use headcount_core::{Span, Timestamp};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::brief::brief;
 use crate::clock::now;
 use crate::limits::{DETAIL_CHARS, PROTECTION_TIMEOUT, TASK_PROTECTED_MINUTES, WARN_EVERY};
 use crate::targets::ecs::api::{Protections, Task, short};
@@ -104,7 +105,7 @@ impl Ecs {
                 self.protection.lacks = Some("ECS protects none of them".into());
             }
             if !reasons.is_empty() {
-                let said: String = reasons.join("; ").chars().take(DETAIL_CHARS).collect();
+                let said = brief(&reasons.join("; "), DETAIL_CHARS);
                 tracing::warn!(group = self.group, "not all tasks could be protected: {said}");
             }
         }

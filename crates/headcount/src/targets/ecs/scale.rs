@@ -98,6 +98,12 @@ impl Ecs {
         let note = match unprotected {
             Some(why) => format!("ECS picks who goes: {why}"),
             None if certain => format!("{} will go", may_go.join(", ")),
+            None if may_go.len() < go => {
+                format!(
+                    "ECS picks who goes: {} of its tasks are known to hold no job",
+                    may_go.len()
+                )
+            }
             None => format!("ECS picks {go} of the {} that hold no job", may_go.len()),
         };
         let removed = if certain { may_go } else { Vec::new() };

@@ -12,6 +12,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_runtime::env_config::file::{EnvConfigFileKind, EnvConfigFiles};
 use headcount_core::Silence;
 
+use crate::brief::brief;
 use crate::clock;
 use crate::limits::DETAIL_CHARS;
 use crate::targets::ecs::config::EcsConfig;
@@ -221,7 +222,7 @@ async fn credentials(known: &SdkConfig, role: Option<&str>) -> Result<Credential
 /// What a `credential_process` printed may hold anything.
 fn without_output(said: &str) -> String {
     let said = said.split(" Stderr:").next().unwrap_or(said);
-    said.chars().take(DETAIL_CHARS).collect()
+    brief(said, 2 * DETAIL_CHARS)
 }
 
 #[cfg(test)]
@@ -268,6 +269,8 @@ mod tests {
     fn no_secret_is_shown() {
         let printed = without_output("exited with code 1. Stderr: hunter2");
         assert_eq!(printed, "exited with code 1.");
+        let long = "the provider was not enabled ".repeat(20);
+        assert!(without_output(&long).ends_with(" was not…"), "words stay whole");
         assert!(!format!("{:?}", Session::for_tests("x", None).credentials).contains("hunter2"));
     }
 }

@@ -14,6 +14,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::{Instant, timeout};
 
+use crate::brief::brief;
 use crate::limits::{
     CERTIFICATE_BYTES, DETAIL_CHARS, KUBERNETES_CONNECT, KUBERNETES_TIMEOUT, SECRETS_READ_EVERY,
 };
@@ -99,8 +100,17 @@ impl Access {
                 set("HOME").map(|home| Path::new(&home).join(".kube/config")).into_iter().collect()
             }
         };
-        if files.is_empty() {
-            bail!("no way to a cluster is known: set `kubeconfig`, or run in a pod");
+        if !files.iter().any(|file| file.try_exists().unwrap_or(true)) {
+            let pod = match set("KUBERNETES_SERVICE_HOST") {
+                Some(_) => "`context` asks for a kubeconfig",
+                None => "no cluster is around this process (KUBERNETES_SERVICE_HOST is not set)",
+            };
+            let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            let kubeconfig = match shown.is_empty() {
+                true => "no kubeconfig is known".to_owned(),
+                false => format!("there is no kubeconfig {}", shown.join(", ")),
+            };
+            bail!("{pod}, and {kubeconfig}: set `kubeconfig` or KUBECONFIG, or run in a pod");
         }
         Ok(Self::Kubeconfig { files, context })
     }
@@ -376,10 +386,7 @@ fn without_objects(message: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    if text.chars().count() <= DETAIL_CHARS {
-        return text.to_owned();
-    }
-    text.chars().take(DETAIL_CHARS - 1).chain(['…']).collect()
+    brief(text, DETAIL_CHARS)
 }
 
 impl ApiError {

@@ -159,3 +159,13 @@ async fn the_policies_allow_what_is_asked() {
         assert!(allowed.iter().any(|allowed| allowed.ends_with(&name)), "{action}");
     }
 }
+
+#[tokio::test]
+async fn what_was_not_reached_is_not_said_to_be_there() {
+    let mut api = EcsApi::start(1).await;
+    api.break_by(Fault::Down);
+    let found = found(&api.config()).await;
+    assert!(found.iter().all(|f| f.level != Level::Good), "{found:#?}");
+    let problem = only(&found, Level::Problem);
+    assert!(problem.contains(&format!("http://{}: ", api.address())), "{problem}");
+}

@@ -18,7 +18,7 @@ const fn all(status: u16, code: &'static str) -> Fault {
 #[tokio::test]
 async fn each_failure_of_a_look_has_its_kind_and_its_message() {
     let table = [
-        (Fault::Down, Silence::Refused, ""),
+        (Fault::Down, Silence::Refused, "http://127.0.0.1:"),
         (Fault::Slow(Duration::from_secs(30)), Silence::Timeout, "DescribeServices took too long"),
         (
             all(400, "AccessDeniedException"),

@@ -164,6 +164,23 @@ async fn what_cannot_be_read_is_named_without_its_content() {
     assert!(error.contains("config cannot be read"), "{error}");
 }
 
+#[test]
+fn outside_of_a_cluster_both_ways_that_were_tried_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "groups": { "g": {
+        "policy": { "cpu_aware": {} },
+        "queue": { "demo": { "database": "jobs.db" } },
+        "target": { "kubernetes": {} },
+    } } });
+    std::fs::write(folder.path().join("headcount.yaml"), config.to_string()).unwrap();
+    let ran = run(headcount(folder.path(), &["check"]), b"");
+    let said = format!("{}{}", ran.out, ran.err);
+    assert!(said.contains("(KUBERNETES_SERVICE_HOST is not set)"), "{said}");
+    let file = folder.path().join(".kube/config");
+    assert!(said.contains(&format!("there is no kubeconfig {}", file.display())), "{said}");
+    assert_ne!(ran.code, 0);
+}
+
 #[tokio::test]
 async fn a_login_command_that_fails_does_not_show_what_it_printed() {
     let api = KubeApi::start(1).await;
