@@ -10,7 +10,6 @@ mod roles;
 mod whole;
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
 
 use headcount::config::Place;
 use headcount::targets::kubernetes::KubernetesConfig;
@@ -18,6 +17,7 @@ use headcount::targets::{Order, Target, TargetConfig};
 use headcount_core::{FleetReading, Span};
 
 use crate::support::kube_api::KubeApi;
+use crate::support::log::listen;
 use crate::support::wait::until;
 use crate::support::workers::order;
 
@@ -81,29 +81,4 @@ async fn six_of_which_three_are_busy() -> (KubeApi, Vec<(String, i64)>) {
         api.staying().into_iter().skip(3).zip([30, 3_600, 86_500]).collect();
     api.world().busy.extend(busy.iter().map(|(name, _)| name.clone()));
     (api, busy)
-}
-
-/// What is logged on this thread until the guard is dropped.
-fn listen() -> (Arc<Mutex<String>>, tracing::subscriber::DefaultGuard) {
-    #[derive(Clone)]
-    struct Sink(Arc<Mutex<String>>);
-    impl std::io::Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    // With one subscriber only, a line first met on another thread, which has none, is off for all.
-    static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| {
-        tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish())
-    });
-    LazyLock::force(&ANOTHER);
-    let log = Arc::new(Mutex::new(String::new()));
-    let sink = Sink(Arc::clone(&log));
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
-    (log, tracing::subscriber::set_default(subscriber))
 }

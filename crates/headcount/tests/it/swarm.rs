@@ -1,5 +1,6 @@
 //! The `swarm` target against a real Docker daemon that is a Swarm of its own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use headcount::finding::{Fact, Finding, Level};
@@ -11,6 +12,7 @@ use headcount_core::{Silence, Span};
 use tokio::time::{Instant, sleep};
 
 use crate::support::docker::{OBEDIENT, SwarmService};
+use crate::support::log::listen;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::workers::{ids, order};
 
@@ -127,6 +129,22 @@ async fn a_busy_worker_drains_and_is_no_capacity() {
 }
 
 #[tokio::test]
+async fn that_swarm_picks_blindly_is_told_once_at_the_start() {
+    let service = SwarmService::new(OBEDIENT, 0, &[]);
+    let (log, _guard) = listen();
+    let careful = SwarmConfig { require_victims: true, ..service.config() };
+    service.open(&careful).watch_over(&HashMap::new()).await;
+    assert_eq!(*log.lock().unwrap(), "");
+    let mut target = service.open(&service.config());
+    for _ in 0..3 {
+        target.watch_over(&HashMap::new()).await;
+    }
+    let told = log.lock().unwrap().clone();
+    assert_eq!(told.matches("Swarm picks who goes").count(), 1, "{told}");
+    assert!(told.contains("stop_grace_period"), "{told}");
+}
+
+#[tokio::test]
 async fn with_require_victims_nothing_shrinks_while_one_may_be_busy() {
     let service = SwarmService::new(OBEDIENT, 2, &[]);
     let config = SwarmConfig { require_victims: true, ..service.config() };
@@ -138,7 +156,10 @@ async fn with_require_victims_nothing_shrinks_while_one_may_be_busy() {
     let refused = order_with_busy(2, 1, &all[..1], &all[1..]);
     let error = target.scale(&refused).await.unwrap_err();
     assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
-    assert!(error.to_string().ends_with("1 of 2 may be busy, and Swarm picks who goes"), "{error}");
+    let error = error.to_string();
+    let who = format!(": 1 of 2 are busy or not known to be idle ({}.", service.name);
+    assert!(error.contains(&who), "{error}");
+    assert!(error.ends_with("), and Swarm picks who goes"), "{error}");
     assert_eq!(service.replicas(), 2);
     target.scale(&order_with_busy(2, 1, &all[..1], &[])).await.unwrap();
     assert_eq!(service.replicas(), 1);

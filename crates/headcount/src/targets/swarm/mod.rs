@@ -6,6 +6,7 @@ mod service;
 mod tasks;
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use headcount_core::{Missing, Silence, Span};
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::now;
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::limits::{LOOK_TIMEOUT, SWARM_PICKS, SWARM_POLL};
+use crate::limits::{LOOK_TIMEOUT, NEIGHBOURS, SWARM_PICKS, SWARM_POLL};
 use crate::targets::containers::failed;
 use crate::targets::docker_engine::{Engine, EngineError, Method, escaped};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
@@ -53,6 +54,7 @@ struct Swarm {
     known: Option<u32>,
     /// The change made since the last look, by its [`Order::from`] and [`Order::to`].
     done: Option<(u32, u32)>,
+    warned_of_picks: bool,
 }
 
 impl SwarmConfig {
@@ -86,6 +88,7 @@ impl SwarmConfig {
             tasks: Vec::new(),
             known: None,
             done: None,
+            warned_of_picks: false,
         }))
     }
 }
@@ -228,12 +231,14 @@ impl Swarm {
             if self.known.is_none() {
                 return refuse("refused, since `require_victims` is set: who is busy?".into());
             }
-            let busy = wanted().filter(|task| may_be_busy(task)).count();
-            if busy > 0 {
-                let all = wanted().count();
+            let busy = wanted().filter(|task| may_be_busy(task));
+            let busy: Vec<String> = busy.map(|task| task.called(&service.name)).collect();
+            if !busy.is_empty() {
+                let (some, all) = (busy.len(), wanted().count());
+                let shown = busy[..some.min(NEIGHBOURS)].join(", ");
                 return refuse(format!(
-                    "refused, since `require_victims` is set: {busy} of {all} may be busy, and \
-                     Swarm picks who goes"
+                    "refused, since `require_victims` is set: {some} of {all} are busy or not \
+                     known to be idle ({shown}), and Swarm picks who goes"
                 ));
             }
         }
@@ -337,7 +342,8 @@ impl Target for Swarm {
         match timeout(LOOK_TIMEOUT, self.look()).await {
             Ok(seen) => seen.map_err(EngineError::into_missing),
             Err(_) => {
-                let detail = format!("docker did not answer in {} s", LOOK_TIMEOUT.as_secs());
+                let (host, seconds) = (self.engine.host(), LOOK_TIMEOUT.as_secs());
+                let detail = format!("docker at {host} did not answer in {seconds} s");
                 Err(Missing { why: Silence::Timeout, detail })
             }
         }
@@ -345,6 +351,19 @@ impl Target for Swarm {
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         self.change(order).await
+    }
+
+    /// Nothing to guard between two changes. The first time, what cannot be guarded is told.
+    async fn watch_over(&mut self, _busy: &HashMap<String, Option<Span>>) {
+        let warned = std::mem::replace(&mut self.warned_of_picks, true);
+        if !warned && !self.config.require_victims {
+            tracing::warn!(
+                "Swarm picks who goes when {} shrinks, busy or not: a busy worker that is picked \
+                 has its stop_grace_period to finish; `require_victims: true` waits until all are \
+                 idle",
+                self.config.service
+            );
+        }
     }
 
     async fn check(&mut self) -> Vec<Finding> {

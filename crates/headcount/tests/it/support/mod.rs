@@ -11,6 +11,7 @@ pub mod emulators;
 pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
+pub mod log;
 pub mod nomad_api;
 pub mod postgres;
 pub mod proxy;
