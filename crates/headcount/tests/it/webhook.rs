@@ -237,6 +237,12 @@ async fn check_says_what_is_missing() {
     let good = WebhookConfig { secret: Some("key".into()), ..asking(&hook) };
     assert_eq!(told(&good).await, [""; 0]);
     assert!(hook.orders().is_empty(), "a check orders nothing");
+    for status in [401, 404, 405, 501] {
+        hook.replies([Reply::status(status)]);
+        assert_eq!(told(&good).await, [""; 0], "{status} to HEAD is an answer");
+    }
+    hook.replies([Reply::status(503)]);
+    assert_eq!(told(&good).await.len(), 1);
     let bare = told(&to(&hook)).await;
     assert_eq!(
         bare,

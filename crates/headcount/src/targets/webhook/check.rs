@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use reqwest::{Method, Url};
+use reqwest::{Method, StatusCode, Url};
 
 use super::call::{Answer, Fault, shown};
 use super::{Webhook, new_id, sign};
@@ -65,6 +65,10 @@ impl Webhook {
         let id = new_id();
         let asked = self.caller.once(Method::HEAD, url, &id, b"", self.limit, OUTPUT_BYTES);
         match asked.await {
+            // Simple servers answer so to whatever they were not made for.
+            Ok(Answer { status: StatusCode::NOT_IMPLEMENTED, .. }) => {
+                Finding::good(ABOUT, format!("{place} answers"))
+            }
             Ok(Answer { status, .. }) if status.is_server_error() => Finding::warning(
                 ABOUT,
                 format!("{place} answers {status} to HEAD"),
