@@ -1,6 +1,8 @@
 //! Where a program is that the configuration names.
 
 use std::ffi::CString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +24,26 @@ pub fn fault(program: &Path) -> Option<String> {
             Ok(_) => None,
         };
     }
+    find(program).is_none().then(|| format!("{} is not in PATH", program.display()))
+}
+
+/// The file that is started.
+fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return is_executable(program).then(|| program.to_owned());
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| is_executable(&folder.join(program)));
-    (!found).then(|| format!("{} is not in PATH", program.display()))
+    let all = std::env::split_paths(&path).map(|folder| folder.join(program));
+    all.into_iter().find(|file| is_executable(file))
+}
+
+/// Whether the program is a text that does not say what runs it: it does not start.
+pub fn lacks_interpreter(program: &Path) -> bool {
+    let Some(file) = find(program) else { return false };
+    let mut begin = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(512).read_to_end(&mut begin));
+    let is_text = !begin.contains(&0);
+    read.is_ok() && is_text && !begin.starts_with(b"#!")
 }
 
 /// Whether a text can be handed to a program: no NUL in it.
@@ -75,6 +94,25 @@ mod tests {
         for (program, why) in table {
             assert!(fault(program).unwrap().contains(why), "{program:?}");
         }
+    }
+
+    #[test]
+    fn a_text_must_say_what_runs_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let lacks = |content: &[u8], mode: u32| {
+            let file = folder.path().join("program");
+            std::fs::write(&file, content).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            lacks_interpreter(&file)
+        };
+        assert!(lacks(b"echo hello\n", 0o755));
+        assert!(lacks("echo gr\u{fc}n\n".as_bytes(), 0o755));
+        assert!(lacks(b"\xef\xbb\xbf#!/bin/sh\n", 0o755), "a mark of byte order hides it");
+        assert!(!lacks(b"#!/bin/sh\necho hello\n", 0o755));
+        assert!(!lacks(b"\x7fELF\x02\x01\x01\0\0\0", 0o755));
+        assert!(!lacks(b"echo hello\n", 0o644), "that is said in other words");
+        assert!(!lacks_interpreter(Path::new("sh")) && !lacks_interpreter(folder.path()));
     }
 
     #[test]

@@ -283,6 +283,14 @@ impl Target for Script {
         {
             let Some(call) = call else { continue };
             found.push(match program::fault(&call.program) {
+                None if program::lacks_interpreter(&call.program) => {
+                    let fix = match key {
+                        "command" => "set `interpreter: bash`, or begin it with #!/bin/sh",
+                        _ => "begin it with #!/bin/sh, or name what runs it: [bash, ./status.sh]",
+                    };
+                    let what = format!("{key}: {} has no #! line: it does not start", call.name());
+                    Finding::problem(about, what, fix)
+                }
                 None => Finding::good(about, format!("{key}: {} can be started", call.name())),
                 Some(what) => Finding::problem(about, what, format!("correct `{key}`")),
             });

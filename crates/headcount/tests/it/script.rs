@@ -80,6 +80,9 @@ async fn runs_the_script_of_windmills_documentation_unchanged() {
     let mut target = open(&ScriptConfig { command: one("./scale.sh"), ..config }, folder.path());
     let error = target.scale(&order).await.unwrap_err().to_string();
     assert!(error.contains("has no #! line; set `interpreter: bash`"), "{error}");
+    let found = target.check().await;
+    let problem = found.iter().find(|f| f.what.contains("has no #! line")).unwrap();
+    assert!(problem.fix.as_ref().unwrap().contains("`interpreter: bash`"), "{problem:?}");
 }
 
 #[tokio::test]
