@@ -177,9 +177,12 @@ async fn exactly_the_idle_one_of_two_workers_is_idle() {
     let names = ["aaaaaaaaaaaa", "bbbbbbbbbbbb"];
     let first = redis.worker(names[0], &[]).await;
     let second = redis.worker(names[1], &[]).await;
-    let idle = queue.read().await.unwrap();
-    assert_eq!(consumers(&idle).len(), 4, "two answers, two connections: {idle:#?}");
-    assert!(consumers(&idle).iter().all(|consumer| consumer.busy == Some(false)));
+    // A worker says that it is ready a moment before it waits for its first job.
+    sees(&mut queue, "two answers and two connections, all idle", |seen| {
+        let all = seen.consumers.as_deref().unwrap_or_default();
+        all.len() == 4 && all.iter().all(|consumer| consumer.busy == Some(false))
+    })
+    .await;
 
     redis.standin(&["fire", "1", "30000"]);
     let seen = sees(&mut queue, "one of two busy", |seen| {
