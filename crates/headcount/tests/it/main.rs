@@ -16,6 +16,7 @@ mod events;
 mod fleet;
 mod history;
 #[cfg(feature = "kubernetes")]
+mod image;
 mod import;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
