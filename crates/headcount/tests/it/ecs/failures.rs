@@ -179,3 +179,18 @@ async fn without_lists_the_numbers_do_and_nobody_is_protected() {
     assert_eq!(scaled.note, "ECS picks who goes: its tasks cannot be listed");
     settled(&mut target, 2).await;
 }
+
+#[tokio::test]
+async fn ecs_is_not_said_to_pick_more_than_are_idle() {
+    let api = EcsApi::start(3).await;
+    let mut target = open(&api.config());
+    settled(&mut target, 3).await;
+    let all = api.world().staying();
+    for (busy, idle) in [(&all[..], 0), (&all[1..], 1)] {
+        let scaled = target.scale(&shrink(&api, 1, busy)).await.unwrap();
+        let note = format!("ECS picks who goes: {idle} of its tasks are known to hold no job");
+        assert_eq!(scaled.note, note);
+        api.world().desired = 3;
+        settled(&mut target, 3).await;
+    }
+}
