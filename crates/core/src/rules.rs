@@ -169,7 +169,7 @@ impl Brake {
             ("brake.cpu_pressure", self.cpu_pressure.clone()),
         ];
         for (key, pressure) in pairs {
-            let Some(Pressure { resume, emergency }) = pressure else { continue };
+            let Some(Pressure { resume, emergency, .. }) = pressure else { continue };
             let percent = |x: f64| (0.0..=100.0).contains(&x);
             if !percent(resume) || !percent(emergency) || resume > emergency {
                 let what = format!(
@@ -189,12 +189,15 @@ pub struct Pressure {
     pub resume: f64,
     /// From here growth stops, and one idle worker at a time is removed.
     pub emergency: f64,
+    /// This gauge is not watched.
+    #[serde(skip_serializing_if = "is_false")]
+    pub off: bool,
 }
 
 impl Default for Pressure {
     /// The thresholds of the reference autoscaler.
     fn default() -> Self {
-        Self { resume: 65.0, emergency: 88.0 }
+        Self { resume: 65.0, emergency: 88.0, off: false }
     }
 }
 
@@ -206,18 +209,22 @@ pub struct MemoryPressure {
     pub resume: f64,
     /// From here growth stops, and one idle worker at a time is removed.
     pub emergency: f64,
+    /// This gauge is not watched.
+    #[serde(skip_serializing_if = "is_false")]
+    pub off: bool,
 }
 
 impl Default for MemoryPressure {
     /// Above these a Linux host starts to swap or to kill: 85 and 95 percent.
     fn default() -> Self {
-        Self { resume: 85.0, emergency: 95.0 }
+        Self { resume: 85.0, emergency: 95.0, off: false }
     }
 }
 
 impl From<MemoryPressure> for Pressure {
     fn from(limits: MemoryPressure) -> Self {
-        Self { resume: limits.resume, emergency: limits.emergency }
+        let MemoryPressure { resume, emergency, off } = limits;
+        Self { resume, emergency, off }
     }
 }
 
@@ -256,7 +263,7 @@ impl Capacity {
     fn problems(&self, found: &mut Vec<(String, String)>) {
         for (key, limit) in [("capacity.cpu", self.cpu), ("capacity.memory", self.memory)] {
             if limit.is_some_and(|limit| !(1.0..=100.0).contains(&limit)) {
-                let what = "must be a percentage, 1 to 100; `off: true` switches it off";
+                let what = "must be a percentage, 1 to 100; `capacity: off` switches both off";
                 found.push((key.into(), what.into()));
             }
         }

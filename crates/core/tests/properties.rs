@@ -272,7 +272,7 @@ prop_compose! {
         off in any::<bool>(),
         slots in prop_oneof![3 => Just(1_u32), 1 => 2..5_u32],
         capacity in proptest::option::of(1.0..100.0_f64),
-        cpu_pressure in proptest::option::of(Just(Pressure { resume: 30.0, emergency: 60.0 })),
+        cpu_pressure in proptest::option::of(Just(Pressure { resume: 30.0, emergency: 60.0, off: false })),
         policy in policy(),
     ) -> Rules {
         let max = (min + more).max(1);

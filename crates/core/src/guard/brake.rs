@@ -76,6 +76,10 @@ pub(crate) fn apply(state: &mut BrakeState, load: &Load, look: &Look<'_>, draft:
             .map(|(now, limits)| (Gauge::CpuPressure, now, limits, &mut state.pressure_on)),
     ];
     for (what, now, limits, on) in watched.into_iter().flatten() {
+        if limits.off {
+            *on = false;
+            continue;
+        }
         // Where it is known that the CPU carries more, growth need not wait for it to be calm, only
         // for the emergency to be over; how far it goes is for the next guard to say.
         let carries_more = what == Gauge::Cpu
@@ -108,7 +112,7 @@ fn smoothed_cpu(state: &mut BrakeState, host: &HostReading, look: &Look<'_>) -> 
 impl Watched<'_> {
     /// Turns the brake on or off and stops growth; returns the reason of an emergency.
     fn apply(self, draft: &mut Draft) -> Option<Why> {
-        let Self { what, now, limits: Pressure { resume, emergency }, carries_more, on } = self;
+        let Self { what, now, limits: Pressure { resume, emergency, .. }, carries_more, on } = self;
         *on = now >= emergency || (*on && now >= resume);
         let most = draft.current.max(draft.range.min);
         if *on && draft.wanted > most && !carries_more {
@@ -136,6 +140,15 @@ mod tests {
     }
 
     #[test]
+    fn one_gauge_alone_can_be_off() {
+        let mut scene = with_memory(3, 99.0);
+        let mut state = BrakeState { memory_on: true, ..BrakeState::default() };
+        scene.rules.brake.memory = Some(MemoryPressure { off: true, ..<_>::default() });
+        assert_eq!(judge(&scene, &mut state, 4).wanted, 4);
+        assert!(!state.memory_on);
+    }
+
+    #[test]
     fn growth_stops_at_the_emergency_limit_and_resumes_below_the_other() {
         let mut state = BrakeState::default();
         // Memory in percent, and whether it may grow; limits 85 and 95.
@@ -143,7 +156,7 @@ mod tests {
             [(80.0, true), (94.9, true), (95.0, false), (85.0, false), (84.9, true), (94.0, true)]
         {
             let mut scene = with_memory(1, mem);
-            scene.rules.brake.memory = Some(MemoryPressure { resume: 85.0, emergency: 95.0 });
+            scene.rules.brake.memory = Some(MemoryPressure::default());
             let draft = judge(&scene, &mut state, 3);
             assert_eq!(draft.wanted, if grows { 3 } else { 1 }, "memory {mem} %");
         }
@@ -200,7 +213,8 @@ mod tests {
     #[test]
     fn two_gauges_in_an_emergency_remove_one_worker() {
         let mut scene = with_memory(4, 99.0);
-        scene.rules.brake.cpu_pressure = Some(Pressure { resume: 20.0, emergency: 60.0 });
+        scene.rules.brake.cpu_pressure =
+            Some(Pressure { resume: 20.0, emergency: 60.0, off: false });
         scene.host.as_mut().unwrap().cpu_pressure = Some(90.0);
         assert_eq!(judge(&scene, &mut BrakeState::default(), 4).wanted, 3);
     }

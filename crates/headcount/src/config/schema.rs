@@ -15,6 +15,9 @@ pub(super) const DURATION: &str = r"^(P.+|(\d+(\.\d+)?\s*[a-zµ]+[\s,]*)+)$";
 /// A variable: `${NAME}`, `${NAME:-default}`.
 const VARIABLE: &str = r"^\$\{.+\}$";
 
+/// In place of a part that has a key of this name.
+const OFF: &str = "off";
+
 /// The schema of `T`, which a file is compared with.
 pub(super) fn of<T: JsonSchema>() -> Value {
     let readable = RecursiveTransform(as_people_write);
@@ -31,7 +34,7 @@ pub(super) fn for_editors<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// Allows [`VARIABLE`] where a type excludes it.
+/// Allows [`VARIABLE`] where a type excludes it, and [`OFF`] where a part can be switched off.
 #[derive(Clone, Debug)]
 struct Variables;
 
@@ -44,18 +47,28 @@ impl Transform for Variables {
             Some(many) => strings(many),
             None => return,
         };
+        if !schema.get("properties").is_none_or(|parts| parts["off"].is_null()) {
+            let ways = [json!({ "const": OFF }), json!({ "const": false })];
+            return allow(schema, ways);
+        }
         let excludes = ["integer", "number", "boolean"].iter().any(|t| types.contains(t));
         if !excludes && schema.get("pattern").is_none() {
             return;
         }
-        let about = ["title", "description", "default", "examples", "writeOnly"];
-        let parts = schema.ensure_object();
-        let is_about = |key: &String| about.contains(&key.as_str());
-        let (kept, value): (Map<_, _>, Map<_, _>) =
-            std::mem::take(parts).into_iter().partition(|(key, _)| is_about(key));
-        *parts = kept;
-        parts.insert("anyOf".into(), json!([value, { "type": "string", "pattern": VARIABLE }]));
+        allow(schema, [json!({ "type": "string", "pattern": VARIABLE })]);
     }
+}
+
+/// Allows `others` beside what is allowed already.
+fn allow(schema: &mut Schema, others: impl IntoIterator<Item = Value>) {
+    let about = ["title", "description", "default", "examples", "writeOnly"];
+    let parts = schema.ensure_object();
+    let is_about = |key: &String| about.contains(&key.as_str());
+    let (kept, value): (Map<_, _>, Map<_, _>) =
+        std::mem::take(parts).into_iter().partition(|(key, _)| is_about(key));
+    *parts = kept;
+    let ways: Vec<_> = std::iter::once(Value::Object(value)).chain(others).collect();
+    parts.insert("anyOf".into(), ways.into());
 }
 
 /// Makes it fit what people write: `format: duration` would mean ISO 8601 only.
@@ -296,6 +309,15 @@ mod tests {
         };
         assert_eq!(said(&group(r#"{max: "${N}", start_up: "${T:-30s}"}"#)), None);
         assert_eq!(said(&group("{max: 3, start_up: 30s}")), None);
+        let ruled =
+            |rules: &str| group("{max: 3}").replace("workers:", &format!("{rules}, workers:"));
+        for off in ["brake: off", "brake: false", "capacity: off", "brake: {off: true}"] {
+            assert_eq!(said(&ruled(off)), None, "{off}");
+        }
+        assert_eq!(said(&ruled("brake: {cpu: off, memory: {resume: 1}}")), None);
+        for wrong in ["brake: on", "brake: true", "capacity: none", "brake: {cpu: on}"] {
+            assert!(said(&ruled(wrong)).is_some(), "{wrong}");
+        }
         for wrong in ["{max: many}", "{start_up: soon}", "{max: true}", "{mx: 3}"] {
             assert!(said(&group(wrong)).is_some(), "{wrong}");
         }

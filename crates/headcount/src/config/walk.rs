@@ -173,6 +173,7 @@ impl<'a> Walk<'a> {
         let entries: &[(Key, Node)] = match &node.shape {
             Shape::Map(entries) => entries,
             Shape::Null => &[],
+            _ if part.property("off").is_some() => return self.switched_off(node),
             _ => return self.here(node.at, format!("must be a mapping, not {}", node.kind())),
         };
         let mut first: HashMap<&str, u32> = HashMap::new();
@@ -205,6 +206,20 @@ impl<'a> Walk<'a> {
             self.here(at, format!("key `{name}` is missing{hint}"));
         }
         Some(Value::Object(map))
+    }
+
+    /// A part with a key `off` may be that word alone, or what YAML 1.1 made of it.
+    fn switched_off(&mut self, node: &Node) -> Option<Value> {
+        let is_off = match &node.shape {
+            Shape::Bool(value) => !value,
+            Shape::Text(text) => matches!(self.expanded(node, text)?.0.trim(), "off" | "false"),
+            _ => false,
+        };
+        if is_off {
+            return Some(Value::Object(Map::from_iter([("off".into(), Value::Bool(true))])));
+        }
+        let what = format!("must be a mapping, or `off` (also `false`), not {}", node.kind());
+        self.here(node.at, what)
     }
 
     /// An unknown key. Its value is not shown: it may be a secret under a misspelt name.

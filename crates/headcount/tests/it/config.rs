@@ -6,6 +6,8 @@ use headcount::config::{self, ConfigErrors, Overrides};
 use headcount_core::Span;
 use proptest::prelude::*;
 
+use crate::support::run::{headcount, run};
+
 fn parse(text: &str) -> Result<config::Config, ConfigErrors> {
     config::parse(text, "f", Path::new("/etc/headcount"))
 }
@@ -32,6 +34,22 @@ fn a_short_file_has_the_defaults() {
     assert_eq!(group.base_dir, Path::new("/etc/headcount"));
     let place = group.place(Path::new("/state"));
     assert_eq!(place.state_dir, Path::new("/state/groups/a"));
+}
+
+#[test]
+fn what_can_be_off_may_be_that_word() {
+    let rules = |text: &str| parse(&group(text)).unwrap().groups.remove(0).rules;
+    for off in ["off", "false", "{off: true}", "\"off\""] {
+        let both = rules(&format!("  brake: {off}\n  capacity: {off}\n"));
+        assert!(both.brake.off && both.capacity.off, "{off}");
+        let cpu = rules(&format!("  brake: {{cpu: {off}}}\n")).brake;
+        assert!(cpu.cpu().off && !cpu.memory().off && !cpu.off, "{off}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = "workers: {min: 1, max: 2}\nbrake: off\ncapacity: false\n";
+    std::fs::write(folder.path().join("rules.yaml"), file).unwrap();
+    let replay = headcount(folder.path(), &["replay", "--policy", "rules.yaml"]);
+    assert_eq!(run(replay, b"").code, 0, "the rules of a replay are written alike");
 }
 
 #[test]
@@ -105,6 +123,18 @@ fn each_mistake_has_its_line_and_its_fix() {
         (
             "  workers: {size: 2}\n",
             "f:5:13 groups.a.workers.size: unknown key; known are max, min, slots, start_up",
+        ),
+        (
+            "  brake: on\n",
+            "f:5:10 groups.a.brake: must be a mapping, or `off` (also `false`), not a text",
+        ),
+        (
+            "  capacity: true\n",
+            "f:5:13 groups.a.capacity: must be a mapping, or `off` (also `false`), not true or false",
+        ),
+        (
+            "  capacity: {cpu: 0}\n",
+            "f:5:19 groups.a.capacity.cpu: must be a percentage, 1 to 100; `capacity: off` switches both off",
         ),
         ("  workers: 4\n", "f:5:12 groups.a.workers: must be a mapping, not a number"),
         (
