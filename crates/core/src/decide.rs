@@ -85,7 +85,7 @@ fn judge(
 
     if silent.is_empty() {
         let wish = rules.policy.wish(&mut state.policy, &look);
-        draft.rule(kind_of(wish.rule, look.current, wish.wanted), wish.rule, wish.wanted, wish.why);
+        draft.wish(kind_of(wish.rule, look.current, wish.wanted), wish);
     }
     let policy_wanted = draft.wanted;
 
@@ -98,7 +98,8 @@ fn judge(
     guard::limits::apply(&look, &mut draft);
     guard::bounds::apply(&mut draft);
     guard::busy::apply(&look, &mut draft);
-    guard::breaker::apply(&mut state.breaker, &look, &mut draft);
+    guard::breaker::apply(&mut state.breaker, state.controls.retry, &look, &mut draft);
+    keep_what_was_said(state, cadence, &draft.trail);
 
     state.current = Some(look.current);
     let look_again = next_look(rules, state, &look);
@@ -191,6 +192,20 @@ fn next_look(rules: &Rules, state: &State, look: &Look<'_>) -> Span {
     }
     let rests = rules.policy.rests_for(&state.policy, look.now).unwrap_or(poll);
     rests.min(rules.policy.look())
+}
+
+/// Until the policy decides again, its reason is told together with what limited its number last.
+/// What people ask for speaks for itself at every look.
+fn keep_what_was_said(state: &mut State, cadence: Cadence, trail: &[Step]) {
+    let asked = |rule| matches!(rule, Rule::Override | Rule::Pause);
+    let Some((first, rest)) = trail.split_first() else { return };
+    let limit = rest.iter().rfind(|s| s.before != s.after).filter(|s| !asked(s.rule));
+    if let (Cadence::OwnPoll, Some(said), Some(limit)) = (cadence, &mut state.policy.said, limit)
+        && first.why == **said
+    {
+        let (why, limit) = (said.clone(), Box::new(limit.why.clone()));
+        **said = Why::Limited { why, limit };
+    }
 }
 
 /// Why the number is what it is: every rule that moved it, in order, and a window of the schedule if

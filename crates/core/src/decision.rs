@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::{occupancy, ratio, slo};
 use crate::time::{Span, Timestamp, as_seconds};
+use crate::words::counted;
 
 /// How many workers should be running, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,11 @@ impl Decision {
     pub fn change(&self) -> Option<(u32, u32)> {
         let (from, to) = (self.current?, self.wanted?);
         (from != to).then_some((from, to))
+    }
+
+    /// Whether the policy was not due, so that only guards had a say.
+    pub fn is_between_polls(&self) -> bool {
+        self.trail.first().is_some_and(|step| step.rule == Rule::Waiting)
     }
 
     /// The kind of the change as Windmill calls it.
@@ -254,6 +260,12 @@ pub enum Why {
     StepLimit { limit: u32 },
     /// Outside the bounds.
     OutOfBounds { min: u32, max: u32 },
+    /// More was wanted than there may be.
+    CutToMax { max: u32 },
+    /// Fewer were wanted than there must be.
+    CutToMin { min: u32 },
+    /// A reason whose number another one changed.
+    Limited { why: Box<Self>, limit: Box<Self> },
     /// Only this many workers are known to be idle.
     OnlyIdle { idle: u32, of: u32 },
     /// Some workers are idle by count, but nobody can say which.
@@ -261,7 +273,14 @@ pub enum Why {
     /// How many hold a job is not known.
     BusyUnknown,
     /// After failures, wait.
-    BackOff { failures: u32, left_s: f64, what: Trouble },
+    BackOff {
+        failures: u32,
+        left_s: f64,
+        what: Trouble,
+        /// What the target said to the last one.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        said: String,
+    },
     /// A reason of the policy `occupancy`.
     Occupancy(occupancy::Reason),
     /// A reason of the policy `ratio`.
@@ -415,23 +434,32 @@ impl fmt::Display for Why {
                 others / 100.0 * cores
             ),
             Self::BudgetSpent { allowed, total } => {
-                write!(f, "may have {allowed} of the budget of {total} workers")
+                write!(f, "may have {allowed} of the budget of {}", counted(*total, "worker"))
             }
             Self::StepLimit { limit } => write!(f, "at most {limit} in one step"),
             Self::OutOfBounds { min, max } => write!(f, "must be {min} to {max}"),
+            Self::CutToMax { max } => write!(f, "limited by max {max}"),
+            Self::CutToMin { min } => write!(f, "limited by min {min}"),
+            Self::Limited { why, limit } => write!(f, "{why}; {limit}"),
             Self::OnlyIdle { idle: 0, of } => write!(f, "none of {of} is known to be idle"),
+            Self::OnlyIdle { idle: 1, of } => write!(f, "only 1 of {of} is known to be idle"),
             Self::OnlyIdle { idle, of } => write!(f, "only {idle} of {of} are known to be idle"),
             Self::WhichIsIdleUnknown { active, of } => write!(
                 f,
-                "{active} active on {of} workers and nobody can say which are idle (busy: drain allows it)"
+                "{active} active on {} and nobody can say which are idle (busy: drain allows it)",
+                counted(*of, "worker")
             ),
             Self::BusyUnknown => write!(f, "how many workers hold a job is unknown"),
-            Self::BackOff { failures, left_s, what } => {
+            Self::BackOff { failures, left_s, what, said } => {
                 let what = match what {
                     Trouble::FailedActions => "failed actions",
                     Trouble::DyingWorkers => "starts whose workers died",
                 };
-                write!(f, "{failures} {what} in a row: next try in {left_s:.0} s")
+                write!(f, "{failures} {what} in a row")?;
+                if !said.is_empty() {
+                    write!(f, ", the last: {said}")?;
+                }
+                write!(f, ": next try in {left_s:.0} s; `headcount resume` tries now")
             }
             Self::Occupancy(reason) => reason.fmt(f),
             Self::Ratio(reason) => reason.fmt(f),

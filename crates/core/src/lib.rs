@@ -21,6 +21,7 @@ pub mod schedule;
 pub mod smooth;
 pub mod state;
 pub mod time;
+pub mod words;
 
 pub use alert::{Alert, Alerts};
 pub use decide::{Cadence, decide, wanted};
@@ -32,3 +33,4 @@ pub use rest::rests;
 pub use rules::Rules;
 pub use state::{Outcome, State};
 pub use time::{Span, Timestamp};
+pub use words::counted;

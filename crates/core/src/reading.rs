@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::time::{Span, Timestamp, as_seconds, as_seconds_list, as_seconds_lists};
+use crate::words::counted;
 
 /// The most entries a list inside a reading may have; sources cut longer ones.
 pub const LIST_LIMIT: usize = 256;
@@ -369,11 +370,14 @@ impl FleetReading {
         let contradictory = |detail| Err(Missing { why: Silence::Contradictory, detail });
         let most = self.capacity().saturating_add(self.draining);
         if let Some(busy) = self.busy.filter(|busy| *busy > most) {
-            return contradictory(format!("{busy} busy of {most} workers"));
+            return contradictory(format!("{busy} busy of {}", counted(most, "worker")));
         }
         let listed = self.workers.iter().filter(|w| w.is_capacity()).count();
         if listed > self.capacity() as usize {
-            return contradictory(format!("{listed} listed of {} workers", self.capacity()));
+            return contradictory(format!(
+                "{listed} listed of {}",
+                counted(self.capacity(), "worker")
+            ));
         }
         match twice(&self.workers) {
             Some(id) => contradictory(format!("worker {id} is listed twice")),
@@ -485,7 +489,7 @@ mod tests {
         assert_eq!(twice, "contradictory: worker w is listed twice");
         let listed = vec![worker(WorkerState::Ready, None), worker(WorkerState::Ready, None)];
         let one = FleetReading { ready: 1, workers: listed, ..FleetReading::default() };
-        assert_eq!(one.credible().unwrap_err().to_string(), "contradictory: 2 listed of 1 workers");
+        assert_eq!(one.credible().unwrap_err().to_string(), "contradictory: 2 listed of 1 worker");
         let host = |cpu_raw| HostReading { cpu_raw, ..HostReading::default() };
         assert!(host(100.0).credible().is_ok());
         for cpu in [-0.1, 100.1, f64::NAN, f64::INFINITY] {

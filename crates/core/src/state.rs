@@ -9,7 +9,7 @@ use crate::alert::AlertState;
 use crate::decision::{Decision, Direction, Kind, Rule, Why};
 use crate::estimate::load::Load;
 use crate::guard::brake::BrakeState;
-use crate::guard::breaker::BreakerState;
+use crate::guard::breaker::{self, BreakerState};
 use crate::guard::unknown::UnknownState;
 use crate::policy::PolicyState;
 use crate::rules::Rules;
@@ -45,6 +45,9 @@ pub struct State {
     pub alerts: AlertState,
     /// A decision whose outcome is not known yet.
     pub pending: Option<Pending>,
+    /// The last change, if it was not made and is still wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmade: Option<Unmade>,
 }
 
 impl Default for State {
@@ -61,6 +64,7 @@ impl Default for State {
             controls: Controls::default(),
             alerts: AlertState::default(),
             pending: None,
+            unmade: None,
         }
     }
 }
@@ -73,14 +77,23 @@ pub struct Controls {
     pub pause: Option<Pause>,
     /// A fixed number.
     pub fixed: Option<Fixed>,
+    /// When a person last wanted a new try of what had failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Timestamp>,
 }
 
 impl Controls {
+    /// Whether a number is fixed or scaling is paused.
+    pub const fn hold(&self) -> bool {
+        self.pause.is_some() || self.fixed.is_some()
+    }
+
     /// Forgets what is over at `now`.
     pub fn expire(&mut self, now: Timestamp) {
         let over = |until: Option<Timestamp>| until.is_some_and(|t| now >= t);
         self.fixed.take_if(|fixed| over(fixed.until));
         self.pause.take_if(|pause| over(pause.until));
+        self.retry.take_if(|asked| over(Some(asked.plus(breaker::LONGEST))));
     }
 }
 
@@ -92,6 +105,9 @@ impl fmt::Display for Controls {
         match (self.fixed.as_ref().map(asked), self.pause.as_ref().map(paused)) {
             (Some(asked), Some(paused)) => write!(f, "{asked}; {paused}"),
             (Some(why), None) | (None, Some(why)) => write!(f, "{why}"),
+            (None, None) if self.retry.is_some() => {
+                f.write_str("nothing is asked for; what failed is tried again")
+            }
             (None, None) => f.write_str("nothing is asked for"),
         }
     }
@@ -134,6 +150,19 @@ pub struct Pending {
     pub kind: Kind,
 }
 
+/// A change that was wanted and not made. It is remembered while it is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unmade {
+    /// The number before, which is the number still.
+    pub from: u32,
+    /// The number aimed at.
+    pub to: u32,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the target said.
+    pub said: String,
+}
+
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -144,6 +173,9 @@ pub enum Outcome {
     Failed,
     /// The target did nothing, for a reason that passes: no success, and no failure.
     NotNow,
+    /// The target did nothing, since this is a dry run. Nothing has changed, so nothing starts: no
+    /// cooldown, no limit of a rate.
+    Pretended,
 }
 
 impl State {
@@ -154,15 +186,24 @@ impl State {
 
     /// Remembers what became of the last change, if one was decided.
     pub fn note(&mut self, outcome: Outcome, now: Timestamp) {
+        self.note_said(outcome, "", now);
+    }
+
+    /// As [`State::note`], with what the target said.
+    pub fn note_said(&mut self, outcome: Outcome, said: &str, now: Timestamp) {
         let Some(pending) = self.pending.take() else { return };
+        self.unmade = None;
         match outcome {
             Outcome::Done => {
-                self.breaker.action_succeeded();
+                self.breaker.succeeded(&pending);
                 self.start_cooldowns(&pending);
+                return;
             }
-            Outcome::Failed => self.breaker.action_failed(now),
-            Outcome::NotNow => {}
+            Outcome::Failed => self.breaker.failed(&pending, said, now),
+            Outcome::NotNow | Outcome::Pretended => {}
         }
+        let (Pending { from, to, .. }, said) = (pending, said.into());
+        self.unmade = Some(Unmade { from, to, outcome, said });
     }
 
     fn start_cooldowns(&mut self, done: &Pending) {
@@ -217,8 +258,14 @@ impl State {
         }
     }
 
-    /// Keeps a decided change until its outcome is known.
+    /// Keeps a decided change until its outcome is known, and what was not made while the policy has
+    /// not thought better of it.
     pub(crate) fn remember(&mut self, decision: &Decision) {
+        let still_wanted = |unmade: &Unmade| {
+            decision.change() == Some((unmade.from, unmade.to))
+                || decision.is_between_polls() && decision.current == Some(unmade.from)
+        };
+        self.unmade.take_if(|unmade| !still_wanted(unmade));
         self.pending = decision.change().map(|(from, to)| {
             let policy_wanted = decision.policy_wanted.unwrap_or(from);
             let by_policy =

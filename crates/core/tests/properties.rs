@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use headcount_core::decision::Direction;
 use headcount_core::guard::budget::Allowance;
 use headcount_core::policy::cpu_aware::CpuAware;
-use headcount_core::policy::occupancy::Occupancy;
-use headcount_core::policy::ratio::{Behavior, Count, Ratio, Select, Speed};
+use headcount_core::policy::occupancy::{self, Occupancy};
+use headcount_core::policy::ratio::{self, Behavior, Count, Ratio, Select, Speed};
 use headcount_core::policy::slo::Slo;
 use headcount_core::reading::{
     FleetReading, HostReading, Occupancies, QueueReading, Worker, WorkerState,
@@ -14,8 +14,8 @@ use headcount_core::reading::{
 use headcount_core::rules::{Bounds, Brake, Busy, Capacity, Fallback, Limits, Pressure};
 use headcount_core::state::{Controls, Fixed, Outcome, Pause};
 use headcount_core::{
-    Cadence, Decision, Kind, Observation, Policy, Reading, Rule, Rules, Silence, Span, State,
-    Timestamp, decide,
+    Cadence, Decision, Kind, Observation, Policy, Reading, Rule, Rules, Silence, Span, State, Step,
+    Timestamp, Why, decide,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -166,7 +166,9 @@ fn controls() -> impl Strategy<Value = Controls> {
     let fixed = proptest::option::of((0..20_u32, until()));
     let direction = select(vec![Direction::All, Direction::In, Direction::Out]);
     let pause = proptest::option::of((direction, until()));
-    (fixed, pause).prop_map(move |(fixed, pause)| Controls {
+    let retry = proptest::option::of(0..2_000_000_000_i64);
+    (fixed, pause, retry).prop_map(move |(fixed, pause, retry)| Controls {
+        retry: at(retry),
         fixed: fixed.map(|(workers, until)| Fixed { workers, until: at(until) }),
         pause: pause.map(|(direction, until)| Pause { direction, until: at(until) }),
     })
@@ -183,6 +185,7 @@ fn look(extreme: bool) -> impl Strategy<Value = Look> {
         4 => Just(Some(Outcome::Done)),
         1 => Just(Some(Outcome::Failed)),
         1 => Just(Some(Outcome::NotNow)),
+        1 => Just(Some(Outcome::Pretended)),
         1 => Just(None),
     ];
     let cadence = select(vec![Cadence::EveryLook, Cadence::OwnPoll]);
@@ -446,6 +449,32 @@ proptest! {
     }
 
     #[test]
+    fn a_reason_tells_the_number_of_its_step_and_what_limited_it(
+        rules in rules(),
+        looks in history(false),
+    ) {
+        play(&rules, &looks, |_, _, decision, _| {
+            let Some(step) = decision.trail.first() else { return Ok(()) };
+            let told = match &step.why {
+                Why::Ratio(ratio::Reason::Needs { workers, .. }) => *workers,
+                Why::Ratio(ratio::Reason::Stabilised { workers, .. }) => *workers,
+                Why::Ratio(ratio::Reason::TooFast { limit, .. }) => *limit,
+                Why::Occupancy(occupancy::Reason::Backlog { inc, .. }) => step.before + inc,
+                _ => return Ok(()),
+            };
+            prop_assert_eq!(told, step.after, "{}", step.why);
+            // One that insists on the number as it is speaks alone.
+            let insists = |s: &Step| s.rule == decision.rule && s.before == s.after;
+            let insisted = decision.trail.iter().any(insists);
+            let limit = decision.trail[1..].iter().rfind(|s| s.before != s.after);
+            if let Some(limit) = limit.filter(|_| !insisted) {
+                prop_assert!(decision.reason.contains(&limit.why.to_string()), "{decision:#?}");
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
     fn a_stored_state_decides_the_same(rules in rules(), looks in history(false)) {
         let (mut live, mut stored) = (State::default(), State::default());
         let mut now = Timestamp::from_millis(1_790_000_000_000);
@@ -492,7 +521,7 @@ proptest! {
             prop_assert!(all_numbers_are_finite("", &json), "{json:#}");
             prop_assert_eq!(decision.kind == Kind::Hold, decision.change().is_none());
             prop_assert!(serde_json::to_string(state).unwrap().len() < MOST_BYTES);
-            let clear = !decision.reason.is_empty() && decision.reason.len() < 300;
+            let clear = !decision.reason.is_empty() && decision.reason.len() < 350;
             prop_assert!(clear, "{}", decision.reason);
             for (before, after) in decision.trail.iter().zip(decision.trail.iter().skip(1)) {
                 prop_assert_eq!(before.after, after.before, "a gap in the trail");

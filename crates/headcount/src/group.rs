@@ -10,7 +10,7 @@ use std::sync::Arc;
 use headcount_core::alert::AlertState;
 use headcount_core::{
     Cadence, Decision, FleetReading, HostReading, Missing, Observation, Outcome, QueueReading,
-    Reading, Rule, Rules, Silence, Span, State, Timestamp, decide,
+    Reading, Rules, Silence, Span, State, Timestamp, decide,
 };
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -75,10 +75,6 @@ pub struct Group {
     voice: Voice,
     /// Who may be busy by the last look, see [`Order::busy`].
     busy: HashMap<String, Option<Span>>,
-    /// The last change that a dry run pretended.
-    pretended: Option<(u32, u32)>,
-    /// The change that the target did not make yet.
-    waits: Option<(u32, u32)>,
 }
 
 impl Group {
@@ -92,8 +88,6 @@ impl Group {
             looked: None,
             listed_at: None,
             busy: HashMap::new(),
-            pretended: None,
-            waits: None,
         }
     }
 
@@ -136,11 +130,14 @@ impl Group {
 
         let decision = self.decide(&mut state, &mut seen, now);
         let alerts = self.judge(&mut state, &seen, now);
-        let news = self.is_news(&decision);
+        let news = is_news(&state, &decision);
+        if !news {
+            state.pending = None;
+        }
         self.record(&seen, &decision, &state, news);
         self.alert(alerts, &seen, &decision);
         let outcome = if news { self.act(&decision, token).await } else { None };
-        let again = self.waits_again(&decision, outcome.as_ref());
+        let again = waits_again(&state, outcome.as_ref());
         self.note(&mut state, &decision, outcome.as_ref(), again);
         self.watch_over(&seen, token).await;
         self.tell(&state, seen, &decision, outcome, again).await;
@@ -184,25 +181,6 @@ impl Group {
         let tick = Tick { stand_by: Some(held), ..self.blank_tick() };
         let _ = self.parts.ticks.send(Arc::new(tick));
         STAND_BY
-    }
-
-    /// Whether a change is to be made. A dry run pretends each change only once in a row.
-    fn is_news(&mut self, decision: &Decision) -> bool {
-        let change = decision.change();
-        let before = std::mem::replace(&mut self.pretended, change);
-        change.is_some() && !(self.parts.target.is_dry() && before == change)
-    }
-
-    /// Whether the target says "not now" to the same change as at the last tick: that is no news.
-    fn waits_again(&mut self, decision: &Decision, outcome: Option<&(Outcome, String)>) -> bool {
-        if decision.rule == Rule::Waiting {
-            // Between two polls of the policy nothing is asked.
-            return false;
-        }
-        let change = decision.change();
-        let now = change.filter(|_| outcome.is_some_and(|(what, _)| *what == Outcome::NotNow));
-        let before = std::mem::replace(&mut self.waits, now);
-        now.is_some() && before == now
     }
 
     fn blank_tick(&self) -> Tick {
@@ -334,6 +312,7 @@ impl Group {
             }
         };
         match scaled {
+            Ok(scaled) if scaled.pretended => Some((Outcome::Pretended, scaled.note)),
             Ok(scaled) => Some((Outcome::Done, scaled.note)),
             Err(TargetError::NotNow { what, detail }) => {
                 Some((Outcome::NotNow, format!("{what}: {detail}")))
@@ -361,7 +340,7 @@ impl Group {
         again: bool,
     ) {
         let Some((outcome, note)) = outcome else { return };
-        state.note(*outcome, self.now());
+        state.note_said(*outcome, note, self.now());
         let Parts { store, memory, .. } = &self.parts;
         match again {
             true => store.withdraw(memory, decision.t, state),
@@ -400,6 +379,22 @@ impl Group {
         let tick = Tick { seen, decision, outcome, cpu_ema, alerts, ..self.blank_tick() };
         let _ = self.parts.ticks.send(Arc::new(tick));
     }
+}
+
+/// Whether a change is to be made. A change that was only pretended is none again while it is wanted,
+/// and guards that would go another way between two polls would not have been asked in a live run.
+fn is_news(state: &State, decision: &Decision) -> bool {
+    let Some(change) = decision.change() else { return false };
+    let pretended = state.unmade.as_ref().filter(|unmade| unmade.outcome == Outcome::Pretended);
+    pretended.is_none_or(|u| (u.from, u.to) != change && !decision.is_between_polls())
+}
+
+/// Whether the target says "not now" to the same change as before: that is no news.
+fn waits_again(state: &State, outcome: Option<&(Outcome, String)>) -> bool {
+    let is_now = outcome.is_some_and(|(what, _)| *what == Outcome::NotNow);
+    let before = state.unmade.as_ref().filter(|unmade| unmade.outcome == Outcome::NotNow);
+    let change = state.pending.as_ref().map(|pending| (pending.from, pending.to));
+    is_now && before.is_some_and(|unmade| Some((unmade.from, unmade.to)) == change)
 }
 
 /// What the machine says, marked if the workers run on another one.

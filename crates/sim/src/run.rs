@@ -1,6 +1,6 @@
 //! One run: a trace, a policy, a world, a seed.
 
-use headcount_core::{HostReading, Observation, Reading, Rules, Silence, Timestamp};
+use headcount_core::{HostReading, Observation, Reading, Rules, Silence, Timestamp, counted};
 
 use crate::autoscaler::{Autoscaler, Core};
 use crate::moment::Moment;
@@ -16,13 +16,20 @@ const PATIENCE: Moment = Moment::from_micros(30 * 86_400 * 1_000_000);
 /// The policy leaves jobs waiting for ever.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{waiting} jobs still wait {days} days after all should be done: the policy starts no worker for them"
+    "{} {} after all should be done: the policy starts no worker for them",
+    still_wait(.waiting),
+    counted(.days.to_owned(), "day")
 )]
 pub struct Stuck {
     /// Jobs that wait.
     pub waiting: usize,
     /// Whole days since one worker would have done them all.
     pub days: u64,
+}
+
+fn still_wait(jobs: &usize) -> String {
+    let wait = if *jobs == 1 { "waits" } else { "wait" };
+    format!("{} still {wait}", counted(*jobs, "job"))
 }
 
 /// Runs `trace` under `rules` until its last job is finished.

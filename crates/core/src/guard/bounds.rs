@@ -10,8 +10,12 @@ pub(crate) fn apply(draft: &mut Draft) {
     if after == draft.wanted {
         return;
     }
-    let why = Why::OutOfBounds { min, max };
     let was_inside = (min..=max).contains(&draft.current);
+    let why = match was_inside {
+        true if after < draft.wanted => Why::CutToMax { max },
+        true => Why::CutToMin { min },
+        false => Why::OutOfBounds { min, max },
+    };
     if was_inside || draft.kind == Kind::Override {
         // Cut short, but still the same kind of change.
         draft.say(Rule::Bounds, after, why);

@@ -1,11 +1,14 @@
 //! After failed actions, or workers that die soon after their start, wait longer and longer before
-//! the next try. Failing fast for ever costs money and hides the cause.
+//! the next try. Failing fast for ever costs money and hides the cause. Each direction has a row of
+//! its own: that no worker can be added is no reason to keep those that are not needed, and the
+//! other way round. A person who has mended the cause ends the wait.
 
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Rule, Trouble, Why};
 use crate::guard::{Draft, Look};
 use crate::reading::FleetReading;
+use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
 
 /// The wait after the first, second, ... failure in a row; the last holds from there on.
@@ -14,12 +17,20 @@ const LADDER: [Span; 5] =
 /// Deaths are forgotten after twice the longest wait.
 const FORGIVEN_AFTER: Span = Span::from_mins(120);
 
-/// Failures in a row, of two kinds.
+/// After this long no wait can be left.
+pub(crate) const LONGEST: Span = LADDER[LADDER.len() - 1];
+/// The most characters that are kept of what a target said.
+const MOST_SAID: usize = 300;
+
+/// Failures in a row, of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BreakerState {
-    /// Scaling actions that failed.
-    pub actions: Failures,
+    /// Changes to more workers that failed.
+    #[serde(alias = "actions")]
+    pub additions: Failures,
+    /// Changes to fewer workers that failed.
+    pub removals: Failures,
     /// Looks that found workers dead soon after their start.
     pub deaths: Failures,
 }
@@ -32,12 +43,16 @@ pub struct Failures {
     pub count: u32,
     /// The last one.
     pub last_at: Option<Timestamp>,
+    /// What was said to the last one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub said: String,
 }
 
 impl Failures {
-    fn add(&mut self, now: Timestamp) {
+    fn add(&mut self, said: &str, now: Timestamp) {
         self.count = self.count.saturating_add(1);
         self.last_at = Some(now);
+        self.said = said.chars().take(MOST_SAID).collect();
     }
 
     /// How long the present wait still lasts.
@@ -49,19 +64,34 @@ impl Failures {
 }
 
 impl BreakerState {
-    pub(crate) fn action_succeeded(&mut self) {
-        self.actions = Failures::default();
+    /// A change was made. What it says of the other direction is not known.
+    pub(crate) fn succeeded(&mut self, change: &Pending) {
+        *self.of(change) = Failures::default();
     }
 
-    pub(crate) fn action_failed(&mut self, now: Timestamp) {
-        self.actions.add(now);
+    /// A change failed; the target `said` why.
+    pub(crate) fn failed(&mut self, change: &Pending, said: &str, now: Timestamp) {
+        self.of(change).add(said, now);
+    }
+
+    const fn of(&mut self, change: &Pending) -> &mut Failures {
+        if change.to > change.from { &mut self.additions } else { &mut self.removals }
+    }
+
+    /// A person wanted a new try at `asked`: what failed before that counts no more.
+    fn retry(&mut self, asked: Timestamp) {
+        for failures in [&mut self.additions, &mut self.removals, &mut self.deaths] {
+            if failures.last_at.is_some_and(|at| at <= asked) {
+                *failures = Failures::default();
+            }
+        }
     }
 
     /// Counts deaths; a worker that outlived its start since the last death ends the row, and so
     /// does a long time without one, for targets that do not list their workers.
     pub(crate) fn watch(&mut self, fleet: &FleetReading, start_up: Span, now: Timestamp) {
         if fleet.died > 0 {
-            self.deaths.add(now);
+            self.deaths.add("", now);
             return;
         }
         let Some(last_death) = self.deaths.last_at else { return };
@@ -76,21 +106,32 @@ impl BreakerState {
         }
     }
 
-    pub(crate) fn times(&mut self) -> [&mut Option<Timestamp>; 2] {
-        [&mut self.actions.last_at, &mut self.deaths.last_at]
+    pub(crate) fn times(&mut self) -> [&mut Option<Timestamp>; 3] {
+        [&mut self.additions.last_at, &mut self.removals.last_at, &mut self.deaths.last_at]
     }
 }
 
-/// Holds the number while a wait lasts: after failed actions any change, after deaths growth.
-pub(crate) fn apply(state: &mut BreakerState, look: &Look<'_>, draft: &mut Draft) {
+/// Holds the number while a wait lasts: after failed actions changes in their direction, after deaths
+/// growth. `retry` is when a person last wanted a new try.
+pub(crate) fn apply(
+    state: &mut BreakerState,
+    retry: Option<Timestamp>,
+    look: &Look<'_>,
+    draft: &mut Draft,
+) {
+    if let Some(asked) = retry {
+        state.retry(asked);
+    }
     state.watch(look.fleet, look.rules.start_up(), look.now);
     let troubles = [
-        (&state.actions, Trouble::FailedActions, draft.wanted != draft.current),
+        (&state.additions, Trouble::FailedActions, draft.grows()),
+        (&state.removals, Trouble::FailedActions, draft.shrinks()),
         (&state.deaths, Trouble::DyingWorkers, draft.grows()),
     ];
     for (failures, what, applies) in troubles {
         if let Some(left) = failures.wait(look.now).filter(|_| applies) {
-            let why = Why::BackOff { failures: failures.count, left_s: seconds(left), what };
+            let said = failures.said.clone();
+            let why = Why::BackOff { failures: failures.count, left_s: seconds(left), what, said };
             draft.say(Rule::Breaker, draft.current, why);
             draft.victims.clear();
         }
@@ -104,7 +145,18 @@ mod tests {
     use crate::scene::{Scene, worker};
 
     fn judge(scene: &Scene, state: &mut BreakerState, wanted: u32) -> Draft {
-        scene.judge(wanted, |look, draft| apply(state, look, draft))
+        scene.judge(wanted, |look, draft| apply(state, None, look, draft))
+    }
+
+    /// Fails the way from 2 to `to`, or from 3 to 2.
+    fn fail(state: &mut BreakerState, to: u32, now: Timestamp) {
+        state.failed(&change(to), "no room", now);
+    }
+
+    fn change(to: u32) -> Pending {
+        let from = if to > 2 { 2 } else { 3 };
+        let kind = crate::decision::Kind::ScaleOut;
+        Pending { at: Scene::new(0).now, from, to, by_policy: true, by_brake: false, kind }
     }
 
     #[test]
@@ -113,13 +165,13 @@ mod tests {
         for (failures, minutes) in [(1, 0), (2, 1), (3, 15), (4, 30), (5, 60), (6, 60), (999, 60)] {
             let mut scene = Scene::new(2);
             let mut state = BreakerState::default();
-            (0..failures).for_each(|_| state.action_failed(scene.now));
+            (0..failures).for_each(|_| fail(&mut state, 3, scene.now));
             if minutes > 0 {
                 scene.later(minutes * 60 - 1);
-                for wanted in [1, 3] {
-                    let held = judge(&scene, &mut state, wanted);
-                    assert_eq!((held.wanted, held.trail[0].rule), (2, Rule::Breaker), "{failures}");
-                }
+                let held = judge(&scene, &mut state, 3);
+                assert_eq!((held.wanted, held.trail[0].rule), (2, Rule::Breaker), "{failures}");
+                let why = held.trail[0].why.to_string();
+                assert!(why.contains(" in a row, the last: no room: next try in 1 s"), "{why}");
                 scene.later(1);
             }
             assert_eq!(judge(&scene, &mut state, 3).wanted, 3, "{failures} failures");
@@ -129,19 +181,51 @@ mod tests {
     #[test]
     fn a_success_ends_the_row() {
         let (scene, mut state) = (Scene::new(2), BreakerState::default());
-        (0..5).for_each(|_| state.action_failed(scene.now));
-        state.action_succeeded();
-        state.action_failed(scene.now);
+        (0..5).for_each(|_| fail(&mut state, 3, scene.now));
+        state.succeeded(&change(3));
+        fail(&mut state, 3, scene.now);
         assert_eq!(judge(&scene, &mut state, 3).wanted, 3);
+    }
+
+    #[test]
+    fn failures_hold_only_their_direction() {
+        // Which way failed, (more wanted, fewer wanted).
+        for (to, expected) in [(3, (2, 1)), (2, (3, 2))] {
+            let (scene, mut state) = (Scene::new(2), BreakerState::default());
+            (0..5).for_each(|_| fail(&mut state, to, scene.now));
+            // A success of the other direction mends nothing.
+            state.succeeded(&change(5 - to));
+            let got = [3, 1].map(|wanted| judge(&scene, &mut state, wanted).wanted);
+            assert_eq!((got[0], got[1]), expected);
+        }
+    }
+
+    #[test]
+    fn a_person_ends_the_wait() {
+        let (mut scene, mut state) = after_two_deaths();
+        for to in [2, 2, 3, 3] {
+            fail(&mut state, to, scene.now);
+        }
+        scene.later(1);
+        let asked = scene.now;
+        let mut wanted = |scene: &Scene, wanted| {
+            scene.judge(wanted, |look, draft| apply(&mut state, Some(asked), look, draft)).wanted
+        };
+        assert_eq!((wanted(&scene, 1), wanted(&scene, 3)), (1, 3));
+        // What fails after that counts.
+        scene.later(1);
+        (0..2).for_each(|_| fail(&mut state, 3, scene.now));
+        let held = scene.judge(3, |look, draft| apply(&mut state, Some(asked), look, draft));
+        assert_eq!(held.wanted, 2);
     }
 
     #[test]
     fn a_held_scale_in_names_no_victims() {
         let (scene, mut state) = (Scene::new(3), BreakerState::default());
-        (0..2).for_each(|_| state.action_failed(scene.now));
+        (0..2).for_each(|_| fail(&mut state, 2, scene.now));
         let draft = scene.judge(2, |look, draft| {
             draft.victims = vec!["a".into()];
-            apply(&mut state, look, draft);
+            apply(&mut state, None, look, draft);
         });
         assert_eq!((draft.wanted, draft.victims.len()), (3, 0));
     }

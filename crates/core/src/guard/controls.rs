@@ -103,6 +103,7 @@ mod tests {
         let mut controls = Controls {
             fixed: Some(Fixed { workers: 5, until }),
             pause: Some(Pause { direction: Direction::All, until }),
+            retry: None,
         };
         scene.later(59);
         judge(&scene, &mut controls, 4, 0);
@@ -143,6 +144,7 @@ mod tests {
         let mut controls = Controls {
             fixed: Some(Fixed { workers: 6, until: None }),
             pause: Some(Pause { direction: Direction::Out, until: None }),
+            retry: None,
         };
         assert_eq!(judge(&Scene::new(3), &mut controls, 3, 0).wanted, 3);
         let draft = judge(&Scene::new(8), &mut controls, 8, 0);

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod unknown;
 
 use crate::decision::{Kind, Rule, Step, Why};
+use crate::policy::Wish;
 use crate::reading::{FleetReading, HostReading, QueueReading};
 use crate::rules::Rules;
 use crate::time::Timestamp;
@@ -89,6 +90,21 @@ impl Draft {
     pub(crate) fn rule(&mut self, kind: Kind, rule: Rule, after: u32, why: Why) {
         self.kind = kind;
         self.say(rule, after, why);
+    }
+
+    /// A policy's wish. Where its own number is limited, that is a step too; the policy keeps the word.
+    pub(crate) fn wish(&mut self, kind: Kind, wish: Wish) {
+        let Wish { wanted, rule, why, cut } = wish;
+        let (asked, limit) = match cut {
+            Some((asked, limit)) => (asked, Some(limit)),
+            None => (wanted, None),
+        };
+        self.rule(kind, rule, asked, why);
+        if let Some(why) = limit {
+            let word = self.last_word;
+            self.say(Rule::Bounds, wanted, why);
+            self.last_word = word.or(self.last_word);
+        }
     }
 
     /// Whether workers would be added.

@@ -98,7 +98,7 @@ impl CpuAware {
     }
 
     pub(crate) fn wish(&self, state: &mut CpuAwareState, look: &Look<'_>) -> Wish {
-        let hold = |rule, why| Wish { wanted: look.current, rule, why };
+        let hold = |rule, why| Wish::new(look.current, rule, why);
         let (Some(queue), Some(host)) = (look.queue, look.host) else {
             let why = Why::Silent { source: Source::Host, why: Silence::Absent.to_string() };
             return hold(Rule::Unknown, why);
@@ -114,7 +114,7 @@ impl CpuAware {
             Some(left) if wanted != look.current && left > Span::ZERO => {
                 hold(Rule::Cooldown, Why::TooSoon { left_s: seconds(left), wanted })
             }
-            _ => Wish { wanted, rule, why },
+            _ => Wish::new(wanted, rule, why),
         }
     }
 

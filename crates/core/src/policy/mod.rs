@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{Rule, Why};
 use crate::estimate::Estimate;
-use crate::guard::Look;
+use crate::guard::{Look, Range};
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
 use cpu_aware::{CpuAware, CpuAwareState};
@@ -65,6 +65,23 @@ pub(crate) struct Wish {
     pub(crate) wanted: u32,
     pub(crate) rule: Rule,
     pub(crate) why: Why,
+    /// Where the rule's own number is another one: that number, and what limits it.
+    pub(crate) cut: Option<(u32, Why)>,
+}
+
+impl Wish {
+    /// Exactly what the rule says.
+    pub(crate) const fn new(wanted: u32, rule: Rule, why: Why) -> Self {
+        Self { wanted, rule, why, cut: None }
+    }
+
+    /// What the rule says, as far as the bounds let it.
+    pub(crate) fn within(asked: u32, bounds: Range, rule: Rule, why: Why) -> Self {
+        let Range { min, max } = bounds;
+        let wanted = asked.min(max).max(min);
+        let limit = if wanted > asked { Why::CutToMin { min } } else { Why::CutToMax { max } };
+        Self { wanted, rule, why, cut: (wanted != asked).then_some((asked, limit)) }
+    }
 }
 
 impl Policy {
@@ -146,7 +163,7 @@ impl Policy {
             && let Some(rests) = self.rests_for(state, look.now)
         {
             let why = Why::NotDue { in_s: seconds(rests), last: state.said.clone() };
-            return Wish { wanted: look.current, rule: Rule::Waiting, why };
+            return Wish::new(look.current, Rule::Waiting, why);
         }
         state.decided_at = Some(look.now);
         let wish = match self {

@@ -27,6 +27,7 @@ use crate::reading::{Occupancies, QueueReading};
 use crate::smooth::one_decimal;
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
+use crate::words::counted;
 
 /// How often the share of busy workers is sampled where the source has no windows.
 pub const SAMPLE: Span = Span::from_secs(5);
@@ -144,7 +145,8 @@ impl fmt::Display for Reason {
             Self::FullBacklog { waiting, limit, max } => {
                 write!(
                     f,
-                    "{waiting} waiting is a full backlog ({limit} or more): all {max} workers"
+                    "{waiting} waiting is a full backlog ({limit} or more): all {}",
+                    counted(*max, "worker")
                 )
             }
             Self::Backlog { waiting, limit, inc } => {
@@ -227,7 +229,7 @@ impl Occupancy {
     }
 
     pub(crate) fn wish(&self, state: &OccupancyState, look: &Look<'_>) -> Wish {
-        let hold = |rule, why| Wish { wanted: look.current, rule, why };
+        let hold = |rule, why| Wish::new(look.current, rule, why);
         let Some(queue) = look.queue else {
             return hold(Rule::Steady, Why::AtLeast { min: look.bounds.min });
         };
@@ -237,22 +239,23 @@ impl Occupancy {
         let backlog_is_full = waiting >= full.max(1);
         if backlog_is_full && n < max {
             let why = Reason::FullBacklog { waiting, limit: full, max };
-            return Wish { wanted: max, rule: Rule::FullBacklog, why: Why::Occupancy(why) };
+            return Wish::new(max, Rule::FullBacklog, Why::Occupancy(why));
         }
         if !(min..=max).contains(&n) {
             let above = Reason::AboveMax { count: n, max };
             let why = if n > max { above } else { Reason::BelowMin { count: n, min } };
             let (wanted, why) = (n.clamp(min, max), Why::Occupancy(why));
-            return Wish { wanted, rule: Rule::Bounds, why };
+            return Wish::new(wanted, Rule::Bounds, why);
         }
         let inc = self.inc_num_workers.unwrap_or((max - min) / 5).max(1);
-        let (wanted, rule, why) = self.step(state, look, waiting, inc);
-        let wanted = wanted.clamp(min, max);
+        let (asked, rule, why) = self.step(state, look, waiting, inc);
+        let wish = Wish::within(asked, look.bounds, rule, why);
         match self.cools_for(state, look.now) {
-            Some(left) if wanted != n => {
+            Some(left) if wish.wanted != n => {
+                let wanted = wish.wanted;
                 hold(Rule::Cooldown, Why::TooSoon { left_s: seconds(left), wanted })
             }
-            _ => Wish { wanted, rule, why },
+            _ => wish,
         }
     }
 

@@ -22,11 +22,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Rule, Why};
-use crate::guard::Look;
+use crate::guard::{Look, Range};
 use crate::policy::Wish;
 use crate::reading::QueueReading;
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
+use crate::words::counted;
 
 /// The most recommendations and changes that are kept; older ones are merged.
 const MOST_KEPT: usize = 256;
@@ -154,6 +155,8 @@ pub enum Reason {
     WithinTolerance { jobs: u64, per_worker: f64, tolerance: f64 },
     /// So many workers for so many jobs.
     Needs { jobs: u64, per_worker: f64, workers: u32 },
+    /// No jobs, but a fleet of one goes to zero only after the cooldown.
+    LastStays { idle_s: f64, cooldown_s: f64 },
     /// Within the window another recommendation counts.
     Stabilised { workers: u32, window_s: f64, recommended: u32 },
     /// Faster than allowed.
@@ -164,21 +167,27 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Activated { jobs, activation } => {
-                write!(f, "{jobs} jobs, more than {activation}: the first workers")
+                write!(f, "{}, more than {activation}: the first workers", counted(*jobs, "job"))
             }
             Self::NotActive { jobs, activation } => {
-                write!(f, "{jobs} jobs, not more than {activation}: stays at zero")
+                write!(f, "{}, not more than {activation}: stays at zero", counted(*jobs, "job"))
             }
             Self::IdleToZero { idle_s, cooldown_s } => {
                 write!(f, "not active for {idle_s:.0} s (limit {cooldown_s:.0} s): to zero")
             }
             Self::WithinTolerance { jobs, per_worker, tolerance } => write!(
                 f,
-                "{jobs} jobs at {per_worker} a worker is within {tolerance} of what is there"
+                "{} at {per_worker} a worker is within {tolerance} of what is there",
+                counted(*jobs, "job")
             ),
             Self::Needs { jobs, per_worker, workers } => {
-                write!(f, "{jobs} jobs at {per_worker} a worker need {workers}")
+                let need = if *jobs == 1 { "needs" } else { "need" };
+                write!(f, "{} at {per_worker} a worker {need} {workers}", counted(*jobs, "job"))
             }
+            Self::LastStays { idle_s, cooldown_s } => write!(
+                f,
+                "the last worker stays until not active for {cooldown_s:.0} s ({idle_s:.0} s so far)"
+            ),
             Self::Stabilised { workers, window_s, recommended } => write!(
                 f,
                 "would go to {recommended}, but within {window_s:.0} s {workers} was recommended"
@@ -242,10 +251,10 @@ impl Ratio {
 
     pub(crate) fn wish(&self, state: &mut RatioState, look: &Look<'_>) -> Wish {
         let n = look.current;
-        let say = |wanted, rule, why| Wish { wanted, rule, why: Why::Ratio(why) };
+        let say = |wanted, rule, why| Wish::new(wanted, rule, Why::Ratio(why));
         let Some(queue) = look.queue else {
             let why = Why::AtLeast { min: look.bounds.min };
-            return Wish { wanted: n, rule: Rule::Steady, why };
+            return Wish::new(n, Rule::Steady, why);
         };
         let (jobs, activation) = (self.jobs(queue), self.activation);
         let active = jobs > activation;
@@ -264,7 +273,14 @@ impl Ratio {
             let (idle_s, cooldown_s) = (seconds(idle), seconds(self.cooldown));
             return say(0, Rule::Activation, Reason::IdleToZero { idle_s, cooldown_s });
         }
-        self.horizontal(state, look, jobs)
+        let mut wish = self.horizontal(state, look, jobs);
+        if let Some((0, limit)) = &mut wish.cut
+            && look.bounds.min == 0
+        {
+            let (idle_s, cooldown_s) = (seconds(idle), seconds(self.cooldown));
+            *limit = Why::Ratio(Reason::LastStays { idle_s, cooldown_s });
+        }
+        wish
     }
 
     fn jobs(&self, queue: &QueueReading) -> u64 {
@@ -297,24 +313,31 @@ impl Ratio {
                 n.max(lowest).min(highest)
             }
         };
-        let within = stable.clamp(look.bounds.min.max(1), look.bounds.max.max(1));
+        let bounds = Range { min: look.bounds.min.max(1), max: look.bounds.max.max(1) };
+        let clamped = |workers: u32| workers.min(bounds.max).max(bounds.min);
+        let within = clamped(stable);
         let wanted = match &self.behavior {
             None => within.min(n.saturating_mul(2).max(4)),
             Some(_) if within > n => within.min(up.most(n, &state.changes, look.now).max(n)),
             Some(_) if within < n => within.max(down.least(n, &state.changes, look.now).min(n)),
             Some(_) => within,
         };
-        let (rule, why) = if wanted != within {
-            (Rule::Rate, Reason::TooFast { limit: wanted, recommended: within })
-        } else if stable != desired {
+        let (asked, rule, why) = if wanted != within {
+            (wanted, Rule::Rate, Reason::TooFast { limit: wanted, recommended: within })
+        } else if within != clamped(desired) {
             let window =
                 if stable < desired { up.window(Span::ZERO) } else { down.window(STABILISATION) };
             let (workers, window_s) = (stable, seconds(window));
-            (Rule::Stabilization, Reason::Stabilised { workers, window_s, recommended: desired })
+            let why = Reason::Stabilised { workers, window_s, recommended: desired };
+            (stable, Rule::Stabilization, why)
         } else {
-            (rule, why)
+            (desired, rule, why)
         };
-        Wish { wanted, rule, why: Why::Ratio(why) }
+        match wanted != within {
+            // Within the bounds already, and no further than the rate says.
+            true => Wish::new(wanted, rule, Why::Ratio(why)),
+            false => Wish::within(asked, bounds, rule, Why::Ratio(why)),
+        }
     }
 
     fn speeds(&self) -> (Speed, Speed) {
@@ -567,7 +590,7 @@ mod tests {
             0,
             one,
             &[
-                (0, Some(1), 0, 0, 1, Stabilization),
+                (0, Some(1), 0, 0, 1, Ratio),
                 (300, Some(1), 0, 0, 1, Ratio),
                 (1, Some(1), 0, 0, 0, Activation),
             ],
@@ -577,7 +600,7 @@ mod tests {
             KEDA,
             1,
             one,
-            &[(0, Some(1), 0, 0, 1, Stabilization), (900, Some(1), 0, 0, 1, Ratio)],
+            &[(0, Some(1), 0, 0, 1, Ratio), (900, Some(1), 0, 0, 1, Ratio)],
         );
         play(
             "growth doubles or goes to 4",
@@ -694,7 +717,7 @@ mod tests {
             HPA,
             3,
             r#"{"jobs_per_worker": 1}"#,
-            &[(0, Some(3), 0, 0, 3, Rule::Stabilization), (301, None, 0, 0, 3, Rule::Ratio)],
+            &[(0, Some(3), 0, 0, 3, Rule::Ratio), (301, None, 0, 0, 3, Rule::Ratio)],
         );
         play(
             "max",

@@ -121,6 +121,7 @@ fn row(event: &Event) -> [Cell; 6] {
         Some(Outcome::Done) => cell(GOOD, "done"),
         Some(Outcome::Failed) => cell(PROBLEM, "failed"),
         Some(Outcome::NotNow) => cell(WARNING, "not now"),
+        Some(Outcome::Pretended) => cell(DIM, "dry run"),
         None => cell(WARNING, "unknown"),
     };
     let mut why = reason(event);

@@ -4,14 +4,14 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use headcount_core::state::Fixed;
-use headcount_core::{Cadence, Decision, Step, decide};
+use headcount_core::state::{Fixed, Unmade};
+use headcount_core::{Cadence, Decision, Outcome, State, Step, counted, decide};
 use serde::Serialize;
 
 use crate::cli::Globals;
 use crate::cli::events::when;
 use crate::cli::kept::Kept;
-use crate::cli::out::{self, BOLD, DIM, Table, cell, plain, styled};
+use crate::cli::out::{self, BOLD, DIM, Table, WARNING, cell, plain, styled};
 use crate::store::{Event, Latest};
 
 /// Arguments of `headcount explain`.
@@ -69,23 +69,49 @@ fn what_if(latest: &Latest, n: u32, kept: &Kept) -> anyhow::Result<Decision> {
 }
 
 fn tell(latest: &Latest, last_change: Option<&Event>) -> io::Result<()> {
-    let Latest { group, decision, .. } = latest;
-    let number =
-        |n: Option<u32>| n.map_or_else(|| "an unknown number of".into(), |n| n.to_string());
-    let head = match decision.change() {
-        Some((from, to)) => format!("{group} goes from {from} to {to} workers"),
-        None => format!("{group} stays at {} workers", number(decision.current)),
+    let Latest { group, decision, state, .. } = latest;
+    let unmade = unmade(state);
+    let verb = if unmade.is_some() { "should go" } else { "goes" };
+    let head = match (decision.change(), decision.current) {
+        (Some((from, to)), _) => {
+            format!("{group} {verb} from {from} to {}", counted(to, "worker"))
+        }
+        (None, Some(n)) => format!("{group} stays at {}", counted(n, "worker")),
+        (None, None) => format!("{group} stays at an unknown number of workers"),
     };
     out::line(format!("{}: {}", styled(BOLD, head), decision.reason))?;
+    if let Some(what) = unmade {
+        out::line(styled(WARNING, what))?;
+    }
     out::line(styled(DIM, format!("decided {}", when(decision.t))))?;
     steps(&decision.trail)?;
     if let Some(event) = last_change {
         let (from, to) = event.decision.change().unwrap_or_default();
         let why = &event.decision.reason;
         let dry = if event.dry { ", only pretended" } else { "" };
-        out::line(format!("\nlast change, {}{dry}: {from} -> {to}, {why}", when(event.t)))?;
+        let became = match event.outcome {
+            Some(outcome) => became(outcome, &event.note),
+            None => Some("what became of it is not known".into()),
+        };
+        let became = became.map(|what| format!(": {what}")).unwrap_or_default();
+        out::line(format!("\nlast change, {}{dry}: {from} -> {to}, {why}{became}", when(event.t)))?;
     }
     Ok(())
+}
+
+/// What kept the change that is wanted from being made, if something did.
+pub(crate) fn unmade(state: &State) -> Option<String> {
+    let Unmade { from, to, outcome, said } = state.unmade.as_ref()?;
+    became(*outcome, said).map(|what| format!("{from} -> {to} {what}"))
+}
+
+/// What became of a change that was not made; nothing of one that was, or that was only pretended.
+fn became(outcome: Outcome, said: &str) -> Option<String> {
+    match outcome {
+        Outcome::NotNow => Some(format!("not now: {said}")),
+        Outcome::Failed => Some(format!("failed: {said}")),
+        Outcome::Done | Outcome::Pretended => None,
+    }
 }
 
 /// First why the rules did not come to `n` by themselves, then what else would be in the way.

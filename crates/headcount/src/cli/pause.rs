@@ -7,6 +7,7 @@ use headcount_core::decision::Direction;
 use headcount_core::state::{Controls, Pause};
 
 use crate::cli::{For, Globals, control};
+use crate::clock;
 
 /// Arguments of `headcount pause`.
 #[derive(Debug, clap::Args)]
@@ -53,8 +54,9 @@ impl PauseArgs {
 }
 
 impl ResumeArgs {
-    /// Forgets pause and fixed number.
+    /// Forgets pause and fixed number, and what has failed.
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
-        control(globals, self.group.as_deref(), |_, _| Ok(Controls::default()))
+        let retry = Some(clock::now());
+        control(globals, self.group.as_deref(), |_, _| Ok(Controls { retry, ..<_>::default() }))
     }
 }

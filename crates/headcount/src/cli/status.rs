@@ -2,14 +2,18 @@
 
 use std::process::ExitCode;
 
-use headcount_core::state::Controls;
-use headcount_core::{Decision, Observation, QueueReading, Reading, Rule};
+use headcount_core::state::{Controls, Unmade};
+use headcount_core::{Decision, Observation, QueueReading, Reading, Rule, Why};
 use serde::Serialize;
 
+use crate::cli::explain::unmade;
 use crate::cli::kept::Kept;
 use crate::cli::out::{self, Cell, DIM, Table, WARNING, cell, plain};
 use crate::cli::{Globals, since_now};
 use crate::store::Latest;
+
+/// The most characters of what a target said; `explain` tells all.
+const SHORT: usize = 120;
 
 /// Arguments of `headcount status`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +29,8 @@ struct Status<'a> {
     observation: &'a Observation,
     decision: &'a Decision,
     controls: Controls,
+    /// The last change, if it was not made and is still wanted.
+    unmade: Option<&'a Unmade>,
 }
 
 impl Args {
@@ -34,11 +40,13 @@ impl Args {
         let only = self.group.map(|name| kept.pick(Some(&name))).transpose()?;
         let groups = only.as_deref().map_or_else(|| kept.groups(), |name| vec![name]);
         if globals.json {
-            for Latest { group, observation, decision, .. } in
+            for Latest { group, observation, decision, state } in
                 groups.iter().filter_map(|name| kept.latest(name))
             {
                 let controls = kept.controls(group);
-                out::print_json_line(&Status { group, observation, decision, controls })?;
+                let unmade = state.unmade.as_ref();
+                let status = Status { group, observation, decision, controls, unmade };
+                out::print_json_line(&status)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -90,17 +98,9 @@ fn row(latest: &Latest, controls: &Controls) -> [Cell; 8] {
         (None, _) => unknown(),
     };
     let troubled = matches!(decision.rule, Rule::Unknown | Rule::Breaker)
-        || state.alerts.raised().iter().any(|(_, raised)| *raised);
-    let why = decision.trail.iter().rfind(|s| s.before != s.after).map(|s| s.why.to_string());
-    let mut why = why.unwrap_or_else(|| decision.reason.clone());
-    let raised = state.alerts.raised().into_iter().filter(|(_, raised)| *raised);
-    let alerts: Vec<&str> = raised.map(|(alert, _)| alert.name()).collect();
-    if !alerts.is_empty() {
-        why = format!("alert {}; {why}", alerts.join(", "));
-    }
-    if *controls != Controls::default() {
-        why = format!("{controls}; {why}");
-    }
+        || state.alerts.raised().iter().any(|(_, raised)| *raised)
+        || unmade(state).is_some();
+    let why = why(latest, controls);
     [
         plain(group),
         workers,
@@ -111,6 +111,37 @@ fn row(latest: &Latest, controls: &Controls) -> [Cell; 8] {
         cell(DIM, since_now(observation.t)),
         if troubled { cell(WARNING, why) } else { plain(why) },
     ]
+}
+
+/// What people ask for, which alerts there are, what was not done, and why the number is what it is.
+fn why(latest: &Latest, controls: &Controls) -> String {
+    let Latest { decision, state, .. } = latest;
+    let raised = state.alerts.raised().into_iter().filter(|(_, raised)| *raised);
+    let alerts: Vec<&str> = raised.map(|(alert, _)| alert.name()).collect();
+    let mut all = Vec::new();
+    if controls.hold() {
+        all.push(controls.to_string());
+    }
+    if !alerts.is_empty() {
+        all.push(format!("alert {}", alerts.join(", ")));
+    }
+    all.extend(unmade(state).map(|what| clip(&what, SHORT)));
+    // A limit alone does not say what it limits.
+    let moved = decision.trail.iter().rfind(|s| s.before != s.after).filter(|_| {
+        let limit = |why: &Why| matches!(why, Why::CutToMax { .. } | Why::CutToMin { .. });
+        !decision.trail.iter().any(|step| limit(&step.why))
+    });
+    let why = moved.map_or_else(|| decision.reason.clone(), |step| step.why.to_string());
+    if !all.iter().any(|said| said.contains(&why)) {
+        all.push(why);
+    }
+    all.join("; ")
+}
+
+/// The beginning of a text of more than `most` characters.
+fn clip(text: &str, most: usize) -> String {
+    let short: String = text.chars().take(most).collect();
+    if short == text { short } else { format!("{short}…") }
 }
 
 /// Waiting jobs; those in a paused queue, which nobody can take, are told apart.

@@ -371,6 +371,72 @@ async fn a_target_that_says_not_now_is_asked_again_and_again_and_told_of_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_tells_what_a_live_one_would_do_now() {
+    // At one job a worker the rate lets 1 grow to 4, and to 5 only after that.
+    let ratio: Policy = serde_json::from_str(
+        r#"{"ratio": {"jobs_per_worker": 1, "poll": "10s", "behavior": {"scale_up":
+            {"policies": [{"workers": 4, "period": "1m"}]}}}}"#,
+    )
+    .unwrap();
+    for policy in [ratio, Policy::CpuAware(CpuAware::default())] {
+        let mut bench = Bench::new(1);
+        (bench.rules.workers.max, bench.rules.policy) = (5, policy);
+        bench.world.set(|s| s.queue = Ok((60, 1)));
+        let dry = || {
+            let mut group = bench.group();
+            group.parts.target = crate::targets::dry_run::over(Box::new(bench.world.clone()));
+            group
+        };
+        let mut group = dry();
+        group.tick().await;
+        let told = |group: &Group| {
+            let events = group.parts.store.events(Some("g"), None, 100);
+            events.into_iter().map(|e| (e.decision.change(), e.outcome)).collect::<Vec<_>>()
+        };
+        let first = told(&group);
+        assert_eq!((first.len(), first[0].1), (1, Some(Outcome::Pretended)));
+        pass(&mut group, 300).await;
+        assert_eq!(told(&group), first, "the same change is told once, whatever lies between");
+        let decision = group.parts.store.latest(Some("g")).remove(0).decision;
+        assert!(!decision.reason.contains("cooldown"), "nothing was done: {}", decision.reason);
+        group.parts.store.flush();
+        drop(group);
+        let mut group = dry();
+        pass(&mut group, 60).await;
+        assert_eq!(told(&group), first, "nor after a restart");
+
+        // Another one is news, and so is the same one after the policy thought better of it.
+        bench.world.set(|s| s.queue = Ok((0, 1)));
+        pass(&mut group, 60).await;
+        bench.world.set(|s| s.queue = Ok((60, 1)));
+        pass(&mut group, 60).await;
+        assert_eq!(told(&group), [first[0], first[0]]);
+        assert_eq!(targets(&bench.world), [0; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_ends_the_wait_after_failures() {
+    let bench = Bench::new(1);
+    bench.world.set(|s| (s.queue, s.target_fails) = (Ok((60, 1)), true));
+    let mut group = bench.group();
+    pass(&mut group, 300).await;
+    let tries = targets(&bench.world).len();
+    let state = group.state.clone().unwrap();
+    let reason = group.parts.store.latest(Some("g")).remove(0).decision.reason;
+    assert!(reason.contains("in a row, the last: scale: scripted: next try in"), "{reason}");
+    assert_eq!((tries, state.breaker.additions.count), (3, 3), "15 minutes to wait");
+
+    // The store goes by the real clock, the bench by its own.
+    bench.world.set(|s| s.target_fails = false);
+    let mut state = state;
+    state.controls.retry = Some(group.now());
+    let seen = group.observe().await;
+    let decision = decide(&bench.rules, &mut state, &seen, Cadence::EveryLook, seen.t);
+    assert_eq!((decision.change(), state.breaker.additions.count), (Some((1, 2)), 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_set_back_or_forward_changes_nothing() {
     for hours in [-5, 5] {
         let bench = Bench::new(4);

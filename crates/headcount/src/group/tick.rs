@@ -66,7 +66,9 @@ impl fmt::Display for Tick {
         match &self.outcome {
             Some((Outcome::Failed, note)) => write!(f, "; failed: {note}"),
             Some((Outcome::NotNow, note)) => write!(f, "; not now: {note}"),
-            Some((Outcome::Done, note)) if !note.is_empty() => write!(f, "; {note}"),
+            Some((Outcome::Done | Outcome::Pretended, note)) if !note.is_empty() => {
+                write!(f, "; {note}")
+            }
             _ => Ok(()),
         }
     }

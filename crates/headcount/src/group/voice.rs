@@ -104,7 +104,7 @@ impl Voice {
         let (group, dry, kind, rule) = (&self.group, self.dry, kind.name(), rule.name());
         let (outcome, note) = (outcome.0, &outcome.1);
         match outcome {
-            Outcome::Done => tracing::info!(
+            Outcome::Done | Outcome::Pretended => tracing::info!(
                 group,
                 dry,
                 kind,

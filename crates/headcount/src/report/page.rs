@@ -146,9 +146,10 @@ fn section(plot: &Plot, more: Option<Markup>) -> Markup {
 fn origin(report: &Report) -> String {
     let jobs: u64 = report.demand.arrivals.iter().sum();
     format!(
-        "{}: {} jobs, {} hours of work; seed {}.",
+        "{}: {} {}, {} hours of work; seed {}.",
         report.trace,
         with_commas(jobs),
+        if jobs == 1 { "job" } else { "jobs" },
         hours(report.work_hours),
         report.seed
     )

@@ -142,6 +142,7 @@ pub(super) const fn outcome_name(outcome: Outcome) -> &'static str {
         Outcome::Done => "done",
         Outcome::Failed => "failed",
         Outcome::NotNow => "not_now",
+        Outcome::Pretended => "pretended",
     }
 }
 
@@ -149,6 +150,7 @@ fn outcome_of(name: &str) -> Outcome {
     match name {
         "done" => Outcome::Done,
         "not_now" => Outcome::NotNow,
+        "pretended" => Outcome::Pretended,
         _ => Outcome::Failed,
     }
 }

@@ -123,7 +123,7 @@ fn what_people_ask_for_crosses_processes() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Store::open(folder.path(), 30);
     let person = Store::open_existing(folder.path()).unwrap();
-    let asked = Controls { fixed: Some(Fixed { workers: 3, until: None }), pause: None };
+    let asked = Controls { fixed: Some(Fixed { workers: 3, until: None }), ..Controls::default() };
     person.set_controls("g", &asked).unwrap();
     assert_eq!(daemon.controls("g"), asked);
 }

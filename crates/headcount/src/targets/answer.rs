@@ -90,7 +90,7 @@ pub(super) fn done(text: &str) -> Scaled {
         }
     }
     said.retain(|part| !part.is_empty());
-    Scaled { note: brief(&said.join("; ")), started, removed }
+    Scaled { note: brief(&said.join("; ")), started, removed, pretended: false }
 }
 
 /// A JSON object that tells at least one thing that was done. Anything else is just text.

@@ -88,7 +88,7 @@ impl Target for DryRun {
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
-        Ok(Scaled { note: would(order), ..Scaled::default() })
+        Ok(Scaled { note: would(order), pretended: true, ..Scaled::default() })
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -205,6 +205,7 @@ mod tests {
         let back = dry.scale(&order(4, 3, &["w7"])).await.unwrap();
         assert_eq!(back.note, "dry run: would stop 1, from 4 to 3: w7");
         assert_eq!((out.started, back.removed), (vec![], vec![]));
+        assert!(out.pretended && back.pretended);
         dry.close().await;
         assert_eq!(over(dry).scales(), "dry:real:g", "dry stays dry");
     }

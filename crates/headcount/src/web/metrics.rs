@@ -188,6 +188,7 @@ impl Metrics {
                 Outcome::Done => "done",
                 Outcome::Failed => "failed",
                 Outcome::NotNow => "not_now",
+                Outcome::Pretended => "pretended",
             };
             let labels =
                 ActionLabels { group: tick.group.clone(), kind: decision.kind.name(), outcome };

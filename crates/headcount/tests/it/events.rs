@@ -1,9 +1,12 @@
-//! `headcount events` for somebody who knows Windmill's page.
+//! What became of changes: `events` for somebody who knows Windmill's page, `status` and `explain`
+//! for one whose change was not made.
 
 use headcount::clock;
 use headcount::store::Store;
+use headcount_core::state::Unmade;
 use headcount_core::{
-    Decision, Kind, Missing, Observation, Outcome, Reading, Rule, Silence, Span, State, Timestamp,
+    Decision, Kind, Missing, Observation, Outcome, Reading, Rule, Silence, Span, State, Step,
+    Timestamp, Why,
 };
 use serde_json::Value;
 
@@ -89,6 +92,79 @@ fn they_have_the_columns_and_words_of_windmill() {
     let words = |line: &str| line.split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>();
     let newest: Vec<_> = few.lines().skip(1).map(words).collect();
     assert_eq!(newest, [["default", "scalein", "4"], ["default", "scaleout", "5"]]);
+}
+
+/// A group that was to go from 4 to 2, and what became of that.
+fn not_made(outcome: Outcome, said: &str, decided: &Decision, state: State) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("headcount.yaml"),
+        "groups: { mail: { queue: { demo: { database: d } }, target: { dry_run: { workers: 1 } } } }",
+    )
+    .unwrap();
+    let store = Store::open(&folder.path().join("state"), 30);
+    let t = decided.t.plus(Span::from_secs(-1));
+    let change = decision(t, Kind::ScaleIn, 4, 2);
+    store.record("mail", false, true, &observation(t), &change, &state);
+    store.settle("mail", t, outcome, said, &state);
+    store.record("mail", false, false, &observation(decided.t), decided, &state);
+    store.flush();
+    folder
+}
+
+#[test]
+fn status_and_explain_tell_that_a_change_was_not_made() {
+    let now = clock::now();
+    let between = Decision {
+        trail: vec![Step {
+            rule: Rule::Waiting,
+            before: 4,
+            after: 4,
+            why: Why::NotDue { in_s: 3.0, last: None },
+        }],
+        ..decision(now, Kind::Hold, 4, 4)
+    };
+    let said = "scale: refused, since `require_victims` is set";
+    for (outcome, word) in [(Outcome::NotNow, "not now"), (Outcome::Failed, "failed")] {
+        for decided in [decision(now, Kind::ScaleIn, 4, 2), between.clone()] {
+            let unmade = Unmade { from: 4, to: 2, outcome, said: said.into() };
+            let state = State { unmade: Some(unmade), ..State::default() };
+            let folder = not_made(outcome, said, &decided, state);
+            let verb = |args: &[&str]| run(headcount(folder.path(), args), b"").out;
+            let told = format!("4 -> 2 {word}: {said}");
+            assert!(verb(&["status"]).contains(&told), "{}", verb(&["status"]));
+            let json: Value = serde_json::from_str(&verb(&["status", "--json"])).unwrap();
+            assert_eq!(json["unmade"]["said"], said);
+            let explained = verb(&["explain"]);
+            assert!(explained.contains(&told) && !explained.contains("goes from"), "{explained}");
+            let last = explained.lines().find(|line| line.starts_with("last change")).unwrap();
+            assert!(last.ends_with(&format!(": {word}: {said}")), "{explained}");
+        }
+    }
+}
+
+#[test]
+fn a_number_asked_for_is_told_once_and_resume_ends_the_wait_after_failures() {
+    let why = Why::Asked { workers: 1, until: None };
+    let asked = Decision {
+        reason: why.to_string(),
+        trail: vec![Step { rule: Rule::Override, before: 1, after: 1, why }],
+        ..decision(clock::now(), Kind::Hold, 1, 1)
+    };
+    let folder = not_made(Outcome::Done, "", &asked, State::default());
+    let verb = |args: &[&str]| {
+        let ran = run(headcount(folder.path(), args), b"");
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
+        ran.out
+    };
+    verb(&["scale", "mail", "1"]);
+    assert_eq!(verb(&["status"]).matches("1 was asked for").count(), 1);
+    assert!(verb(&["explain"]).starts_with("mail stays at 1 worker: 1 was asked for\n"));
+    assert!(
+        verb(&["resume"]).starts_with("mail: nothing is asked for; what failed is tried again")
+    );
+    let controls = Store::open(&folder.path().join("state"), 30).controls("mail");
+    assert!(controls.fixed.is_none() && controls.retry.is_some());
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl Slo {
     pub(crate) fn wish(&self, state: &mut SloState, look: &Look<'_>) -> Wish {
         let Some(queue) = look.queue else {
             let why = Why::AtLeast { min: look.bounds.min };
-            return Wish { wanted: look.current, rule: Rule::Steady, why };
+            return Wish::new(look.current, Rule::Steady, why);
         };
         let news = state.estimate.observe(look, queue);
         let facts = self.facts(state, look);
@@ -291,7 +291,9 @@ impl Slo {
         let why = Why::Slo(Reason { regime, learning, what });
         // What is outside the bounds already is not for a policy to mend.
         let wanted = if n <= max { wanted.min(max) } else { wanted };
-        Wish { wanted: if n >= min { wanted.max(min) } else { wanted }, rule, why }
+        // That max is too low is told already.
+        let bounds = Range { min: if n >= min { min } else { 0 }, max: u32::MAX };
+        Wish::within(wanted, bounds, rule, why)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use headcount_core::{Decision, Kind, Observation, Outcome};
+use headcount_core::{Decision, Kind, Observation, Outcome, counted};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -134,15 +134,15 @@ impl View {
         }
         let failures = match self.failures {
             0 => String::new(),
-            n => format!(" ({n} changes failed)"),
+            n => format!(" ({} failed)", counted(n, "change")),
         };
         writeln!(
             out,
-            "{:.0} s: {} scale-outs, {} scale-ins{failures}, {} jobs done; nothing is left running",
+            "{:.0} s: {}, {}{failures}, {} done; nothing is left running",
             self.start.elapsed().as_secs_f64(),
-            self.scale_outs,
-            self.scale_ins,
-            self.finished,
+            counted(self.scale_outs, "scale-out"),
+            counted(self.scale_ins, "scale-in"),
+            counted(self.finished, "job"),
         )?;
         out.flush()
     }
@@ -408,7 +408,7 @@ mod tests {
         assert!(text.contains("workers, for 60s, or until Ctrl-C"), "as given: {text}");
         assert!(text.contains("scale_out          1 -> 2  3 waiting"), "{text}");
         assert!(text.contains("(failed: no room)"), "{text}");
-        let summary = "1 scale-outs, 0 scale-ins (1 changes failed), 7 jobs done";
+        let summary = "1 scale-out, 0 scale-ins (1 change failed), 7 jobs done";
         assert!(text.contains(summary), "{text}");
     }
 

@@ -1,6 +1,6 @@
 //! What `headcount simulate` prints on a terminal: a table, and what it comes to.
 
-use headcount_core::Span;
+use headcount_core::{Span, counted};
 use headcount_sim::Score;
 
 use super::race::{Outcome, Row};
@@ -33,7 +33,7 @@ pub(super) fn print(rows: &[Row<'_>], given: &Given, slots: bool) -> std::io::Re
     }
     let trace = &given.trace;
     let (jobs, work) = (trace.jobs.len(), hours(trace.work().as_hours()));
-    out::line(format!("{jobs} jobs, {work} hours of work\n"))?;
+    out::line(format!("{}, {work} hours of work\n", counted(jobs, "job")))?;
     let mut table = Table::new(&HEADINGS);
     rows.iter().for_each(|row| table.row(row.cells()));
     out::print(&table.to_string())?;

@@ -216,9 +216,12 @@ fn unknown(name: &str, all: &[Parameter]) -> String {
 
 fn too_few(trace: &Trace) -> WrongUse {
     WrongUse(format!(
-        "{} jobs are too few to choose on one part and check on another, each of {FEWEST_JOBS} or \
-         more; --sweep needs no parts",
-        trace.jobs.len()
+        "{} too few to choose on one part and check on another, each of {FEWEST_JOBS} or more; \
+         --sweep needs no parts",
+        match trace.jobs.len() {
+            1 => "1 job is".into(),
+            n => format!("{n} jobs are"),
+        }
     ))
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use headcount_core::counted;
 use headcount_sim::search::space::Change;
 use headcount_sim::search::split::Parts;
 use headcount_sim::search::{Answer, Figures, Keep, Question, Told};
@@ -192,7 +193,8 @@ fn compare(new: Option<Figures>, old: Option<Figures>) -> String {
 pub(super) fn jobs(trace: &Trace) -> String {
     let last = trace.jobs.last().map(|job| job.at).unwrap_or_default();
     let (jobs, work) = (trace.jobs.len(), hours(trace.work().as_hours()));
-    format!("{jobs} jobs in {} h, {work} hours of work", hours(last.as_hours()))
+    let jobs = counted(jobs, "job");
+    format!("{jobs} in {} h, {work} hours of work", hours(last.as_hours()))
 }
 
 /// A number of hours, for people.

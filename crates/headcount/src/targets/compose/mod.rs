@@ -176,7 +176,7 @@ impl Compose {
         let new = after.into_iter().filter(|c| !plan.ids.contains(&c.id));
         let (started, names): (Vec<_>, Vec<_>) = new.map(|c| (c.id, c.name)).unzip();
         let note = first.note(&names, plan.scale - plan.existing);
-        Ok(Scaled { started, removed: Vec::new(), note })
+        Ok(Scaled { started, note, ..Scaled::default() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `headcount check` says of a Docker target: reachable, what new workers are made from, and
 //! what of that stands in the way of several workers or of a gentle stop.
 
-use headcount_core::Silence;
+use headcount_core::{Silence, counted};
 
 use crate::finding::{Fact, Finding, Level};
 use crate::limits::NEIGHBOURS;
@@ -120,9 +120,9 @@ impl Docker {
         let older: Vec<&str> = older.map(|c| c.name.as_str()).collect();
         if !older.is_empty() {
             let what = format!(
-                "{} of {} workers run another image than new ones get: {}",
+                "{} of {} run another image than new ones get: {}",
                 older.len(),
-                alive.len(),
+                counted(alive.len(), "worker"),
                 first_of(&older)
             );
             let fix = "they stay; to replace one, `docker stop` it, which lets it finish";

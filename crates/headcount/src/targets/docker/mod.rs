@@ -147,7 +147,7 @@ impl Docker {
         }
         self.done = Some((from, to));
         let note = first.note(&names, new);
-        Ok(Scaled { started, removed: Vec::new(), note })
+        Ok(Scaled { started, note, ..Scaled::default() })
     }
 
     /// What has to be done so that `to` workers serve. Nobody but us makes workers, so one that was

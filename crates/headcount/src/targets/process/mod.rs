@@ -274,7 +274,7 @@ impl Process {
         let started = (there..to).map(|_| self.start()).collect::<Result<Vec<_>, _>>()?;
         self.done = Some((from, to));
         let note = format!("started {}", started.join(", "));
-        Ok(Scaled { started, removed: Vec::new(), note })
+        Ok(Scaled { started, note, ..Scaled::default() })
     }
 
     fn scale_in(&self, order: &Order) -> Result<Scaled, TargetError> {
@@ -309,7 +309,7 @@ impl Process {
             [] => "as many of those chosen are gone or going already".to_owned(),
             ids => format!("told to go: {}", ids.join(", ")),
         };
-        Ok(Scaled { started: Vec::new(), removed, note })
+        Ok(Scaled { removed, note, ..Scaled::default() })
     }
 
     fn capacity(&self) -> u32 {
