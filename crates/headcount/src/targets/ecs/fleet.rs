@@ -203,8 +203,8 @@ pub(super) fn seen(
     reading.desired = Some(service.desired_count);
     let missing = service.missing(active);
     match service.failure(now) {
-        Some(_) => reading.broken += missing,
-        None => reading.starting += missing,
+        Some(_) => reading.broken = reading.broken.saturating_add(missing),
+        None => reading.starting = reading.starting.saturating_add(missing),
     }
     FleetSeen { reading, known_as }
 }

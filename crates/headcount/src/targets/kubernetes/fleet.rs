@@ -144,8 +144,8 @@ pub(super) fn seen(workload: &Workload, pods: &[Pod], died: u32, shown: &Shown<'
     (reading.died, reading.desired) = (died, Some(workload.desired));
     let missing = workload.desired.saturating_sub(active);
     match workload.failure {
-        Some(_) => reading.broken += missing,
-        None => reading.starting += missing,
+        Some(_) => reading.broken = reading.broken.saturating_add(missing),
+        None => reading.starting = reading.starting.saturating_add(missing),
     }
     FleetSeen { reading, known_as }
 }

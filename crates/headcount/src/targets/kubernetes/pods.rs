@@ -255,7 +255,7 @@ impl From<ApiPod> for Pod {
             ready_since: ready.and_then(since),
             cost: cost.unwrap_or(0),
             stuck: all().find_map(stuck),
-            restarts: containers.iter().map(|c| c.restart_count).sum(),
+            restarts: containers.iter().fold(0, |sum, c| sum.saturating_add(c.restart_count)),
             lived: containers.iter().filter_map(last_life).min(),
             addresses: match own_network {
                 true => status.pod_ips.iter().flatten().filter_map(address).collect(),
@@ -290,4 +290,19 @@ fn last_life(container: &ContainerStatus) -> Option<Span> {
     let ended = container.last_state.as_ref()?.terminated.as_ref()?;
     let (start, end) = (ended.started_at.as_ref()?, ended.finished_at.as_ref()?);
     Some(timestamp(end).since(timestamp(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodStatus;
+
+    use super::*;
+
+    #[test]
+    fn absurd_restarts_are_as_many_as_can_be_counted() {
+        let often = ContainerStatus { restart_count: i32::MAX, ..ContainerStatus::default() };
+        let container_statuses = Some(vec![often.clone(), often]);
+        let status = Some(PodStatus { container_statuses, ..PodStatus::default() });
+        assert_eq!(Pod::from(ApiPod { status, ..ApiPod::default() }).restarts, i32::MAX);
+    }
 }

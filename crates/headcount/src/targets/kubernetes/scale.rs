@@ -216,7 +216,7 @@ impl Kubernetes {
     async fn set(&mut self, known: Workload, order: &Order, what: &str) -> Result<(), TargetError> {
         let mut version = known.version;
         for _ in 0..CONFLICTS {
-            match self.patch(order.to, version.as_deref()).await {
+            match self.patch(order.to, &version).await {
                 Ok(()) => {
                     self.done = Some((order.from, order.to));
                     self.last = None;
@@ -242,12 +242,10 @@ impl Kubernetes {
         Err(TargetError::Failed { what: what.into(), detail })
     }
 
-    /// Patches the object or its scale, whichever is allowed.
-    async fn patch(&mut self, to: u32, version: Option<&str>) -> Result<(), ApiError> {
-        let mut change = json!({ "spec": { "replicas": to } });
-        if let Some(version) = version {
-            change["metadata"] = json!({ "resourceVersion": version });
-        }
+    /// Patches this version of the object or of its scale, whichever is allowed.
+    async fn patch(&mut self, to: u32, version: &str) -> Result<(), ApiError> {
+        let change =
+            json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
         let by_object = self.rights.patch_object && !self.is_custom();
         let answer = match by_object {
             true => self.patch_object(&change).await,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use headcount_core::{Missing, Silence, Span};
-use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::api::Api;
 use kube::core::DynamicObject;
 
@@ -139,11 +138,10 @@ impl Kubernetes {
         self.known(other)
     }
 
-    fn known(&mut self, answer: Result<Option<Workload>, ApiError>) -> Result<Workload, ApiError> {
+    fn known(&mut self, answer: Result<Workload, ApiError>) -> Result<Workload, ApiError> {
         let error = match answer {
-            Ok(Some(workload)) if !workload.deleting => return Ok(workload),
-            Ok(Some(_)) => self.wrong(Silence::NotFound, "is being deleted"),
-            Ok(None) => self.wrong(Silence::Malformed, "is not understood"),
+            Ok(workload) if !workload.deleting => return Ok(workload),
+            Ok(_) => self.wrong(Silence::NotFound, "is being deleted"),
             Err(error) if error.is(403) => {
                 self.rights.in_doubt = true;
                 let resource = self.kind.resource().plural;
@@ -155,29 +153,35 @@ impl Kubernetes {
         Err(error)
     }
 
+    /// The answer about it makes no sense.
+    fn flawed(&self, flaw: &str) -> ApiError {
+        self.wrong(Silence::Malformed, &format!("is not understood: in the answer, {flaw}"))
+    }
+
     fn wrong(&self, why: Silence, what: &str) -> ApiError {
         let detail = format!("{} {what}", self.shown());
         ApiError { why, status: None, detail, server: self.cluster.server.clone() }
     }
 
-    async fn read_object(&self) -> Result<Option<Workload>, ApiError> {
+    async fn read_object(&self) -> Result<Workload, ApiError> {
         let resource = self.kind.resource();
         let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
         let answer = self.cluster.ask(KUBERNETES_LOOK, |client| async move {
             let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
             all.get(name).await
         });
-        answer.await.map(Workload::of_object)
+        let read = Workload::of_object(answer.await?, &resource.kind, name);
+        read.map_err(|flaw| self.flawed(flaw))
     }
 
-    async fn read_scale(&self) -> Result<Option<Workload>, ApiError> {
+    async fn read_scale(&self) -> Result<Workload, ApiError> {
         let resource = self.kind.resource();
         let (namespace, name, resource) = (&*self.namespace, &*self.name, &resource);
         let answer = self.cluster.ask(KUBERNETES_LOOK, |client| async move {
             let all = Api::<DynamicObject>::namespaced_with(client, namespace, resource);
-            all.get_scale(name).await
+            all.get_subresource("scale", name).await
         });
-        answer.await.map(|scale: Scale| Workload::of_scale(scale))
+        Workload::of_scale(answer.await?, name).map_err(|flaw| self.flawed(flaw))
     }
 
     /// Its pods; `None` where they cannot be listed.

@@ -1,11 +1,13 @@
-//! What is scaled, as the API tells it: the object itself, or only its scale. Zeros are absent in
-//! both.
+//! What is scaled, as the API tells it: the object itself, or only its scale. An answer that lacks
+//! what makes it one is no answer: zeros are absent in a status, and in the `spec` of a scale, but
+//! an absent `spec` is never zero workers.
 
 use headcount_core::Span;
-use k8s_openapi::api::autoscaling::v1::Scale;
+use headcount_core::rules::MOST_WORKERS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ApiResource, DynamicObject, Selector};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::targets::kubernetes::config::Kind;
@@ -23,7 +25,7 @@ pub(super) struct Workload {
     /// Pods that terminate by its status.
     pub(super) terminating: u32,
     /// The version of the object, which a change must name.
-    pub(super) version: Option<String>,
+    pub(super) version: String,
     /// Which pods are its own; absent where nobody says.
     pub(super) picks: Option<Picks>,
     /// How long a pod may take to end before it is killed.
@@ -35,12 +37,14 @@ pub(super) struct Workload {
 }
 
 /// The parts of an object that matter.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Spec {
-    /// Absent means one; the API server fills it in.
-    replicas: Option<u32>,
+    /// The API server fills it in where nobody set it.
+    replicas: u32,
+    #[serde(default)]
     selector: Option<LabelSelector>,
+    #[serde(default)]
     template: Value,
 }
 
@@ -54,6 +58,20 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
+/// A scale, whose zeros are absent.
+#[derive(Deserialize)]
+struct ScaleSpec {
+    #[serde(default)]
+    replicas: u32,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ScaleStatus {
+    replicas: u32,
+    selector: String,
+}
+
 #[derive(Deserialize)]
 struct Condition {
     #[serde(rename = "type")]
@@ -63,24 +81,32 @@ struct Condition {
     message: String,
 }
 
+/// Why an answer is not understood.
+type Flaw = &'static str;
+
 impl Workload {
-    /// From the object. `None` if it makes no sense.
-    pub(super) fn of_object(object: DynamicObject) -> Option<Self> {
+    /// From the object of this kind and name.
+    ///
+    /// # Errors
+    /// What is wrong with the answer.
+    pub(super) fn of_object(object: DynamicObject, kind: &str, name: &str) -> Result<Self, Flaw> {
+        let version = version(&object, kind, name)?;
         let DynamicObject { metadata, mut data, .. } = object;
-        let spec: Spec = serde_json::from_value(data["spec"].take()).ok()?;
-        let told = Some(data["status"].take()).filter(|status| !status.is_null());
-        let status: Status =
-            told.map_or_else(|| Some(<_>::default()), |s| serde_json::from_value(s).ok())?;
+        let spec: Spec = part(&mut data, "spec")?.ok_or("it has no spec")?;
+        let status: Status = part(&mut data, "status")?.unwrap_or_default();
+        let numbers =
+            [spec.replicas, status.replicas, status.ready_replicas, status.terminating_replicas];
+        plausible(&numbers)?;
         // What it says of failures may be about an older number.
         let caught_up = status.observed_generation >= metadata.generation.unwrap_or(0);
         let failed = |c: &Condition| c.kind == "ReplicaFailure" && c.status == "True";
         let failure = status.conditions.into_iter().find(failed).filter(|_| caught_up);
-        Some(Self {
-            desired: spec.replicas.unwrap_or(1),
+        Ok(Self {
+            desired: spec.replicas,
             replicas: status.replicas,
             ready: Some(status.ready_replicas),
             terminating: status.terminating_replicas,
-            version: metadata.resource_version,
+            version,
             picks: spec.selector.and_then(|s| Selector::try_from(s).ok()).map(Picks::from),
             grace: spec.template["spec"]["terminationGracePeriodSeconds"]
                 .as_i64()
@@ -90,19 +116,56 @@ impl Workload {
         })
     }
 
-    /// From its scale. `None` if it makes no sense.
-    pub(super) fn of_scale(scale: Scale) -> Option<Self> {
-        let desired = scale.spec.and_then(|spec| spec.replicas).unwrap_or(0);
-        let status = scale.status.unwrap_or_default();
-        let picks = status.selector.as_deref().filter(|text| !text.is_empty());
-        Some(Self {
-            desired: u32::try_from(desired).ok()?,
-            replicas: u32::try_from(status.replicas).ok()?,
-            version: scale.metadata.resource_version,
+    /// From the scale of what has this name.
+    ///
+    /// # Errors
+    /// What is wrong with the answer.
+    pub(super) fn of_scale(scale: DynamicObject, name: &str) -> Result<Self, Flaw> {
+        let version = version(&scale, "Scale", name)?;
+        let DynamicObject { metadata, mut data, .. } = scale;
+        let spec: ScaleSpec = part(&mut data, "spec")?.ok_or("it has no spec")?;
+        let status: ScaleStatus = part(&mut data, "status")?.unwrap_or_default();
+        plausible(&[spec.replicas, status.replicas])?;
+        let picks = Some(status.selector.as_str()).filter(|text| !text.is_empty());
+        Ok(Self {
+            desired: spec.replicas,
+            replicas: status.replicas,
+            version,
             picks: picks.and_then(|text| selector::parse(text).ok()),
-            deleting: scale.metadata.deletion_timestamp.is_some(),
+            deleting: metadata.deletion_timestamp.is_some(),
             ..Self::default()
         })
+    }
+}
+
+/// The version of an answer that is about what was asked for.
+fn version(object: &DynamicObject, kind: &str, name: &str) -> Result<String, Flaw> {
+    if object.types.as_ref().is_none_or(|types| types.kind != kind) {
+        return Err("it is of another kind");
+    }
+    if object.metadata.name.as_deref() != Some(name) {
+        return Err("it has another name");
+    }
+    let version = object.metadata.resource_version.clone();
+    version.filter(|version| !version.is_empty()).ok_or("it has no resourceVersion")
+}
+
+/// One part of an object; `None` if it is absent.
+fn part<T: DeserializeOwned>(data: &mut Value, name: &str) -> Result<Option<T>, Flaw> {
+    match data.get_mut(name).map(Value::take) {
+        None | Some(Value::Null) => Ok(None),
+        // A list of values would be taken for a struct.
+        Some(part) if part.is_object() => {
+            serde_json::from_value(part).map(Some).map_err(|_| "its numbers make no sense")
+        }
+        Some(_) => Err("its numbers make no sense"),
+    }
+}
+
+fn plausible(numbers: &[u32]) -> Result<(), Flaw> {
+    match numbers.iter().all(|number| *number <= MOST_WORKERS) {
+        true => Ok(()),
+        false => Err("it has more workers than can be"),
     }
 }
 
@@ -141,41 +204,94 @@ mod tests {
 
     use super::*;
 
-    fn object(json: Value) -> Workload {
-        Workload::of_object(serde_json::from_value(json).unwrap()).unwrap()
+    fn object(json: Value) -> Result<Workload, Flaw> {
+        let object = serde_json::from_value(json).map_err(|_| "no object")?;
+        Workload::of_object(object, "Deployment", "w")
+    }
+
+    fn scale(json: Value) -> Result<Workload, Flaw> {
+        let scale = serde_json::from_value(json).map_err(|_| "no object")?;
+        Workload::of_scale(scale, "w")
     }
 
     #[test]
-    fn absent_numbers_are_zero_in_a_status_and_one_in_a_spec() {
+    fn absent_numbers_are_zero_in_a_status_and_in_the_spec_of_a_scale() {
         let zero = object(json!({
-            "metadata": { "generation": 178, "resourceVersion": "2736" },
+            "kind": "Deployment", "apiVersion": "apps/v1",
+            "metadata": { "name": "w", "generation": 178, "resourceVersion": "2736" },
             "spec": { "replicas": 0, "selector": { "matchLabels": { "app": "w" } },
                 "template": { "spec": { "terminationGracePeriodSeconds": 30 } } },
             "status": { "observedGeneration": 178, "terminatingReplicas": 0 },
-        }));
+        }))
+        .unwrap();
         assert_eq!((zero.desired, zero.replicas, zero.ready), (0, 0, Some(0)));
         assert_eq!(zero.grace, Some(Span::from_secs(30)));
-        assert_eq!(zero.version.as_deref(), Some("2736"));
-        let bare = object(json!({ "metadata": {}, "spec": {} }));
-        assert_eq!((bare.desired, bare.replicas), (1, 0));
-        let scale = |json| Workload::of_scale(serde_json::from_value(json).unwrap()).unwrap();
+        assert_eq!(zero.version, "2736");
         let nothing = scale(json!({
-            "metadata": { "name": "w" }, "spec": {}, "status": { "replicas": 0, "selector": "app=w" },
-        }));
+            "kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": { "name": "w", "resourceVersion": "7" },
+            "spec": {}, "status": { "replicas": 0, "selector": "app=w" },
+        }))
+        .unwrap();
         assert_eq!((nothing.desired, nothing.replicas, nothing.ready), (0, 0, None));
         assert!(nothing.picks.is_some());
+    }
+
+    #[test]
+    fn an_answer_that_lacks_what_makes_it_one_is_never_a_number() {
+        type Read = fn(Value) -> Result<Workload, Flaw>;
+        for (kind, api, read) in
+            [("Deployment", "apps/v1", object as Read), ("Scale", "autoscaling/v1", scale as Read)]
+        {
+            let good = json!({
+                "kind": kind, "apiVersion": api,
+                "metadata": { "name": "w", "resourceVersion": "7" },
+                "spec": { "replicas": 5 }, "status": { "replicas": 5 },
+            });
+            assert_eq!(read(good.clone()).map(|workload| workload.desired), Ok(5));
+            for nothing in [json!({}), json!({ "ok": true }), json!([]), json!(null), json!(5)] {
+                assert!(read(nothing.clone()).is_err(), "{nothing}");
+            }
+            let changes = [
+                ("/kind", json!("Status")),
+                ("/kind", json!(null)),
+                ("/metadata/name", json!("other")),
+                ("/metadata/name", json!(null)),
+                ("/metadata/resourceVersion", json!("")),
+                ("/metadata/resourceVersion", json!(null)),
+                ("/spec", json!(null)),
+                ("/spec", json!([5])),
+                ("/spec/replicas", json!(null)),
+                ("/spec/replicas", json!(-1)),
+                ("/spec/replicas", json!("5")),
+                ("/spec/replicas", json!(MOST_WORKERS + 1)),
+                ("/status", json!([5])),
+                ("/status/replicas", json!(MOST_WORKERS + 1)),
+                ("/status/replicas", json!(4_294_967_296_u64)),
+            ];
+            for (place, value) in changes {
+                let mut bad = good.clone();
+                *bad.pointer_mut(place).unwrap() = value.clone();
+                assert!(read(bad).is_err(), "{kind} with {place} {value}");
+            }
+        }
+        let bare = json!({ "kind": "Deployment", "apiVersion": "apps/v1",
+            "metadata": { "name": "w", "resourceVersion": "7" }, "spec": {} });
+        assert!(object(bare).is_err(), "the API server fills the number in");
     }
 
     #[test]
     fn a_failure_counts_only_if_it_is_about_the_number_asked_for() {
         let failing = |observed: i64| {
             object(json!({
-                "metadata": { "generation": 3 },
+                "kind": "Deployment", "apiVersion": "apps/v1",
+                "metadata": { "name": "w", "generation": 3, "resourceVersion": "7" },
                 "spec": { "replicas": 4 },
                 "status": { "observedGeneration": observed, "conditions": [
                     { "type": "ReplicaFailure", "status": "True", "message": "exceeded quota" },
                 ] },
             }))
+            .unwrap()
         };
         assert_eq!(failing(3).failure.as_deref(), Some("exceeded quota"));
         assert_eq!(failing(2).failure, None);
