@@ -193,6 +193,14 @@ pub const KUBERNETES_CONNECT: Duration = Duration::from_secs(3);
 pub const KUBERNETES_LOOK: Duration = Duration::from_millis(4_500);
 /// Any other request to it may take this long.
 pub const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer of it may be this large, bytes: a page of pods takes about 10 MB.
+pub const KUBERNETES_BYTES: usize = 64 << 20;
+/// A login to it, by the command of a kubeconfig, may take this long.
+pub const KUBERNETES_LOGIN: Duration = Duration::from_secs(30);
+/// A file with a token is read again after this long.
+pub const TOKEN_READ_EVERY: Duration = Duration::from_secs(60);
+/// A login that ends this soon is made anew.
+pub const TOKEN_AHEAD: Duration = Duration::from_secs(60);
 /// All deletion costs of one scale-in may take this long together.
 pub const ANNOTATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// So many pods are annotated at the same time.

@@ -10,7 +10,7 @@ use headcount_core::{QueueReading, Reading, Span};
 use serde::Serialize;
 
 use crate::cli::out::{self, Table};
-use crate::cli::{Globals, WrongUse};
+use crate::cli::{Globals, WrongUse, block_on};
 use crate::clock;
 use crate::config::{self, Config, Found, GroupConfig};
 use crate::finding::{Fact, Finding, Level};
@@ -62,8 +62,7 @@ impl Args {
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let found = config::find(globals)?;
         let groups = self.chosen(&found.config)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let findings = runtime.block_on(look_at(&found, &groups));
+        let findings = block_on(look_at(&found, &groups))?;
         let count = |level| findings.iter().filter(|f| f.finding.level == level).count();
         let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
         let config = found.file.map(|path| path.display().to_string());

@@ -29,6 +29,7 @@ use headcount_core::{Span, Timestamp};
 
 use crate::clock;
 use crate::config::GroupConfig;
+use crate::limits::LAST_WORDS;
 use kept::Kept;
 
 /// Decides how many queue workers should be running, makes it so, and says why.
@@ -178,9 +179,17 @@ pub(crate) fn since_now(t: Timestamp) -> String {
     }
 }
 
-/// The runtime of the verbs that talk to the world. Two threads are plenty: the loops wait.
-pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+/// Runs what talks to the world. Two threads are plenty: the loops wait. What still runs at its end,
+/// as a read of a file that hangs, is not waited for.
+///
+/// # Errors
+/// Threads cannot be started.
+pub(crate) fn block_on<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(task);
+    runtime.shutdown_timeout(LAST_WORDS);
+    Ok(result)
 }
 
 /// Changes what people ask for in a group. `change` gets the group's configuration, if it can be

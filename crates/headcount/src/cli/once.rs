@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headcount_core::{Outcome, Rule};
 
-use crate::cli::{Globals, WrongUse, out, runtime};
+use crate::cli::{Globals, WrongUse, block_on, out};
 use crate::config;
 use crate::daemon::Shared;
 use crate::group::Tick;
@@ -33,7 +33,7 @@ impl Args {
             return Err(WrongUse(format!("there is no group `{name}` in the configuration")).into());
         }
         let groups = config.groups.iter().filter(|g| wanted.is_none_or(|name| g.name == name));
-        let ticks = runtime()?.block_on(async {
+        let ticks = block_on(async {
             let shared = Shared::new(&config, self.dry_run);
             shared.know_host().await;
             let mut ticks = Vec::new();
@@ -47,7 +47,7 @@ impl Args {
             }
             shared.store.flush();
             anyhow::Ok(ticks)
-        })?;
+        })??;
         for tick in &ticks {
             if globals.json {
                 out::print_json_line(&tick.to_json())?;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{Globals, runtime};
+use crate::cli::{Globals, block_on};
 use crate::config::{self, Overrides};
 use crate::{daemon, telemetry};
 
@@ -27,7 +27,7 @@ impl Args {
             let Some(file) = &file else { return Ok(config::find(&globals)?.config) };
             Ok(config::load(file, &overrides)?)
         });
-        runtime()?.block_on(daemon::run(found.config, load, found.file, self.dry_run))?;
+        block_on(daemon::run(found.config, load, found.file, self.dry_run))??;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,6 +4,7 @@ mod connection;
 mod exchanges;
 mod failures;
 mod leases;
+mod logins;
 mod manifests;
 mod rivals;
 mod roles;

@@ -12,7 +12,7 @@ use headcount_core::rules::MOST_WORKERS;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use crate::cli::Globals;
+use crate::cli::{Globals, block_on};
 use crate::clock;
 use crate::demo::stage::Stage;
 use crate::demo::worker;
@@ -61,7 +61,7 @@ impl Args {
     pub fn run(self, globals: &Globals) -> anyhow::Result<ExitCode> {
         let live = !self.headless && !globals.json && std::io::stdout().is_terminal();
         let mut view = View::new(globals.json, live, self.time.clone(), self.max);
-        runtime()?.block_on(self.show(&mut view))?;
+        block_on(self.show(&mut view))??;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -104,10 +104,6 @@ impl WorkerArgs {
         runtime.block_on(worker::work(&self.database, start_up, self.parent))?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
 fn span(text: &str) -> Result<Span, String> {

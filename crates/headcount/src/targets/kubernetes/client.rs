@@ -3,44 +3,22 @@
 //! printed, nor a line of a kubeconfig, nor the object that a rejection quotes.
 
 use std::error::Error as StdError;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use headcount_core::{Missing, Silence};
-use kube::client::AuthError;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use tokio::time::{Instant, timeout};
+use kube::Client;
+use tokio::time::timeout;
 
 use crate::brief::brief;
-use crate::limits::{
-    CERTIFICATE_BYTES, DETAIL_CHARS, KUBERNETES_CONNECT, KUBERNETES_TIMEOUT, SECRETS_READ_EVERY,
-};
-use crate::regular_file;
+use crate::limits::{DETAIL_CHARS, KUBERNETES_TIMEOUT};
 use crate::targets::TargetError;
+use crate::targets::kubernetes::access::Access;
+use crate::targets::kubernetes::answers::TooLarge;
 use crate::targets::kubernetes::config::KubernetesConfig;
+use crate::targets::kubernetes::login::Logins;
 use crate::targets::kubernetes::pods::Pods;
-
-/// How a cluster is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// By the service account of the pod that this process runs in.
-    InCluster {
-        /// The folder with its token.
-        folder: PathBuf,
-        /// The API server.
-        server: String,
-    },
-    /// By kubeconfig files, the first one counts most.
-    Kubeconfig {
-        /// The files.
-        files: Vec<PathBuf>,
-        /// The context, if not the current one.
-        context: Option<String>,
-    },
-}
 
 /// A cluster, as reached in one way.
 pub(super) struct Cluster {
@@ -51,13 +29,7 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// The pods of its namespaces.
     pub(super) pods: Pods,
-    login: tokio::sync::Mutex<Option<Login>>,
-}
-
-/// A client, or why there is none, and since when.
-struct Login {
-    at: Instant,
-    client: Result<Client, ApiError>,
+    login: tokio::sync::Mutex<Logins>,
 }
 
 /// Why the API did not do something.
@@ -76,143 +48,6 @@ pub(super) struct ApiError {
 
 /// Who shares what: the clusters in use.
 static OPEN: Mutex<Vec<Weak<Cluster>>> = Mutex::new(Vec::new());
-
-impl Access {
-    /// How the cluster of `config` is reached, whose relative paths start at `base`.
-    fn of(config: &KubernetesConfig, base: &Path) -> anyhow::Result<Self> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let context = config.context.clone();
-        if let Some(file) = &config.kubeconfig {
-            return Ok(Self::Kubeconfig { files: vec![base.join(file)], context });
-        }
-        if let (Some(host), true) = (set("KUBERNETES_SERVICE_HOST"), context.is_none()) {
-            let host = host.to_string_lossy().into_owned();
-            let host = if host.contains(':') { format!("[{host}]") } else { host };
-            let port = set("KUBERNETES_SERVICE_PORT").unwrap_or_else(|| "443".into());
-            let server = format!("https://{host}:{}", port.to_string_lossy());
-            return Ok(Self::InCluster { folder: config.service_account.clone(), server });
-        }
-        let files: Vec<PathBuf> = match set("KUBECONFIG") {
-            Some(paths) => {
-                std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()
-            }
-            None => {
-                set("HOME").map(|home| Path::new(&home).join(".kube/config")).into_iter().collect()
-            }
-        };
-        if !files.iter().any(|file| file.try_exists().unwrap_or(true)) {
-            let pod = match set("KUBERNETES_SERVICE_HOST") {
-                Some(_) => "`context` asks for a kubeconfig",
-                None => "no cluster is around this process (KUBERNETES_SERVICE_HOST is not set)",
-            };
-            let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-            let kubeconfig = match shown.is_empty() {
-                true => "no kubeconfig is known".to_owned(),
-                false => format!("there is no kubeconfig {}", shown.join(", ")),
-            };
-            bail!("{pod}, and {kubeconfig}: set `kubeconfig` or KUBECONFIG, or run in a pod");
-        }
-        Ok(Self::Kubeconfig { files, context })
-    }
-
-    /// The API server and the namespace that is meant if none is named.
-    fn place(&self) -> anyhow::Result<(String, String)> {
-        match self {
-            Self::InCluster { folder, server } => {
-                let file = folder.join("namespace");
-                let named = regular_file::read(&file, 1_024).ok();
-                let named = named.and_then(|bytes| String::from_utf8(bytes).ok());
-                let named =
-                    named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-                let why = || {
-                    format!(
-                        "no service account in {}: let its token be mounted \
-                     (automountServiceAccountToken), or set `kubeconfig`",
-                        folder.display()
-                    )
-                };
-                Ok((server.clone(), named.with_context(why)?))
-            }
-            Self::Kubeconfig { context, .. } => {
-                let all = self.kubeconfig()?;
-                let context = context.as_ref().or(all.current_context.as_ref());
-                let name =
-                    context.context("the kubeconfig has no current context: set `context`")?;
-                let context = all.contexts.iter().find(|c| c.name == *name);
-                let Some(context) = context.and_then(|c| c.context.as_ref()) else {
-                    let known: Vec<_> = all.contexts.iter().map(|c| c.name.as_str()).collect();
-                    bail!("the kubeconfig has no context {name:?}; it has: {}", known.join(", "));
-                };
-                let cluster = all.clusters.iter().find(|c| c.name == context.cluster);
-                let server = cluster.and_then(|c| c.cluster.as_ref()?.server.clone());
-                let missing = || format!("the kubeconfig has no server for {:?}", context.cluster);
-                let namespace = context.namespace.clone().unwrap_or_else(|| "default".into());
-                Ok((server.with_context(missing)?, namespace))
-            }
-        }
-    }
-
-    /// The kubeconfig files, merged. What is wrong in one of them is not quoted: it may be a secret.
-    fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        let Self::Kubeconfig { files, .. } = self else { bail!("there is no kubeconfig") };
-        let mut merged = Kubeconfig::default();
-        for file in files {
-            let shown = file.display();
-            let bytes = regular_file::read(file, CERTIFICATE_BYTES)
-                .with_context(|| format!("kubeconfig {shown} cannot be read"))?;
-            if bytes.len() as u64 > CERTIFICATE_BYTES {
-                bail!("kubeconfig {shown} is too large");
-            }
-            let read = Kubeconfig::read_from(file).and_then(|next| merged.clone().merge(next));
-            let Ok(read) = read else { bail!("kubeconfig {shown} is not one that makes sense") };
-            merged = read;
-        }
-        Ok(merged)
-    }
-
-    /// What a client needs. Certificates other than the given ones are not trusted.
-    async fn config(&self) -> anyhow::Result<Config> {
-        let mut config = match self {
-            Self::InCluster { folder, server } => {
-                let certificate = folder.join("ca.crt");
-                let mut config = Config::new(server.parse().context("the server's address")?);
-                config.root_cert_file = Some(certificate.clone());
-                let bytes = regular_file::read(&certificate, CERTIFICATE_BYTES);
-                let bytes = bytes.with_context(|| format!("{}", certificate.display()))?;
-                config.root_cert = Some(certificates(&bytes)?);
-                let token_file = Some(folder.join("token").to_string_lossy().into_owned());
-                config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
-                config
-            }
-            Self::Kubeconfig { context, .. } => {
-                let options = KubeConfigOptions { context: context.clone(), ..<_>::default() };
-                let made = Config::from_custom_kubeconfig(self.kubeconfig()?, &options).await;
-                match made {
-                    Ok(config) => config,
-                    Err(_) => bail!("the kubeconfig names a certificate or a key that is unusable"),
-                }
-            }
-        };
-        config.connect_timeout = Some(KUBERNETES_CONNECT);
-        // Nobody reaches this machine by a proxy, whatever HTTPS_PROXY says.
-        let host = config.cluster_url.host().unwrap_or_default();
-        if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
-            config.proxy_url = None;
-        }
-        // A retry that nobody sees would make a slow server slower.
-        config.default_retry = false;
-        Ok(config)
-    }
-}
-
-/// The certificates in a PEM file.
-fn certificates(pem: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.ok().filter(|all| !all.is_empty()).context("ca.crt holds no certificate")?;
-    Ok(all.into_iter().map(|certificate| certificate.to_vec()).collect())
-}
 
 impl Cluster {
     /// The cluster of `config`. Nothing is connected yet.
@@ -263,7 +98,9 @@ impl Cluster {
             }
         };
         let late = |_| {
-            let detail = format!("no answer within {} s", limit.as_secs_f64());
+            let logs_in = self.login.try_lock().map_or(true, |login| login.is_under_way());
+            let what = if logs_in { "no login" } else { "no answer" };
+            let detail = format!("{what} within {} s", limit.as_secs_f64());
             Err(self.silence(Silence::Timeout, None, detail))
         };
         timeout(limit, answer).await.unwrap_or_else(late)
@@ -281,32 +118,14 @@ impl Cluster {
     }
 
     async fn may_log_in_again(&self) -> bool {
-        let login = self.login.lock().await;
-        login.as_ref().is_some_and(|login| login.at.elapsed() >= SECRETS_READ_EVERY)
+        self.login.lock().await.may_log_in_again()
     }
 
     /// The client; `anew` if the one that is there is of no use.
     async fn client(&self, anew: bool) -> Result<Client, ApiError> {
         let mut login = self.login.lock().await;
-        let is_new = |login: &&Login| login.at.elapsed() < SECRETS_READ_EVERY;
-        let good = |login: &&Login| is_new(login) || (login.client.is_ok() && !anew);
-        if let Some(login) = login.as_ref().filter(good) {
-            return login.client.clone();
-        }
-        let client = self.log_in().await;
-        *login = Some(Login { at: Instant::now(), client: client.clone() });
-        client
-    }
-
-    async fn log_in(&self) -> Result<Client, ApiError> {
-        let unusable = |e: anyhow::Error| self.silence(Silence::Denied, None, format!("{e:#}"));
-        let config = self.access.config().await.map_err(unusable)?;
-        // A login command of the kubeconfig is run, and waited for, in there.
-        let made = tokio::task::spawn_blocking(move || Client::try_from(config)).await;
-        match made {
-            Ok(made) => made.map_err(|error| self.error(&error)),
-            Err(_) => Err(self.silence(Silence::Denied, None, "the login broke off".into())),
-        }
+        let made = login.client(anew, &self.access).await;
+        made.map_err(|detail| self.silence(Silence::Denied, None, detail))
     }
 
     fn silence(&self, why: Silence, status: Option<u16>, detail: String) -> ApiError {
@@ -332,12 +151,6 @@ impl Cluster {
                 };
                 self.silence(why, Some(status.code), detail)
             }
-            // The proxy's address may hold a password.
-            kube::Error::ProxyProtocolDisabled { .. }
-            | kube::Error::ProxyProtocolUnsupported { .. } => {
-                let detail = "the proxy is of an unknown kind: use an http:// one".into();
-                self.silence(Silence::Unreachable, None, detail)
-            }
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
                 let detail = "the answer is not what Kubernetes answers".into();
                 self.silence(Silence::Malformed, None, detail)
@@ -354,16 +167,8 @@ impl Cluster {
 fn told(error: &(dyn StdError + 'static)) -> (Silence, String) {
     let chain =
         || std::iter::successors(Some(error), |e: &&(dyn StdError + 'static)| (*e).source());
-    if let Some(login) = chain().find_map(|e| e.downcast_ref::<AuthError>()) {
-        let detail = match login {
-            AuthError::ReadTokenFile(why, file) => {
-                format!("token file {} cannot be read: {why}", file.display())
-            }
-            AuthError::AuthExecStart(why) => format!("the login command cannot be run: {why}"),
-            // What it printed may be a token.
-            _ => "the login of the kubeconfig failed: run kubectl once to see why".into(),
-        };
-        return (Silence::Denied, detail);
+    if let Some(large) = chain().find_map(|e| e.downcast_ref::<TooLarge>()) {
+        return (Silence::Malformed, large.to_string());
     }
     let last = chain().last().map(ToString::to_string).unwrap_or_default();
     if last.contains("certificate") {

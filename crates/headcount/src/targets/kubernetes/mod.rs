@@ -3,6 +3,10 @@
 //! what is deleted all the same has its grace period to finish.
 
 #[cfg(feature = "kubernetes")]
+mod access;
+#[cfg(feature = "kubernetes")]
+mod answers;
+#[cfg(feature = "kubernetes")]
 mod check;
 #[cfg(feature = "kubernetes")]
 mod client;
@@ -13,6 +17,8 @@ mod deletion_cost;
 mod fleet;
 #[cfg(feature = "kubernetes")]
 pub mod lease;
+#[cfg(feature = "kubernetes")]
+mod login;
 #[cfg(feature = "kubernetes")]
 mod pods;
 #[cfg(feature = "kubernetes")]

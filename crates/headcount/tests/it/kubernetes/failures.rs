@@ -167,3 +167,88 @@ async fn terminating_pods_are_not_capacity() {
     api.world().busy.clear();
     settled(&mut target, 2).await;
 }
+
+/// An account that may only do this to the scale.
+fn by_scale(api: &KubeApi) -> headcount::targets::kubernetes::KubernetesConfig {
+    api.account("scaler", &[("apps", "deployments/scale", &["get", "patch", "update"])]);
+    api.config("scaler")
+}
+
+#[tokio::test]
+async fn an_answer_without_its_parts_is_never_a_number_to_scale_from() {
+    let named = json!({ "metadata": { "name": "worker" }, "spec": {} });
+    let of_kind = |kind: &str, api: &str, rest: serde_json::Value| {
+        let mut all = json!({ "kind": kind, "apiVersion": api,
+            "metadata": { "name": "worker", "resourceVersion": "1" } });
+        all.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        all
+    };
+    let scale = |rest| of_kind("Scale", "autoscaling/v1", rest);
+    let object = |rest| of_kind("Deployment", "apps/v1", rest);
+    for (resource, bodies) in [
+        (
+            "deployments/scale",
+            vec![scale(json!({})), scale(json!({ "spec": { "replicas": 10_001 } }))],
+        ),
+        (
+            "deployments",
+            vec![object(json!({ "spec": {} })), object(json!({ "spec": { "replicas": 10_001 } }))],
+        ),
+    ] {
+        for body in [json!({}), json!({ "ok": true }), named.clone()].into_iter().chain(bodies) {
+            let mut api = KubeApi::start(5).await;
+            let config =
+                if resource == "deployments" { api.config("admin") } else { by_scale(&api) };
+            api.break_by(Fault::Says("get", resource, 200, body.clone()));
+            let mut target = open(&config);
+            let missing = target.status().await.unwrap_err();
+            assert_eq!(missing.why, Silence::Malformed, "{resource} {body}: {missing}");
+            let more = order(0, 2, &[]);
+            let refused = target.scale(&more).await.unwrap_err();
+            assert!(refused.to_string().contains("is not understood"), "{body}: {refused}");
+            assert_eq!(api.desired(), 5, "{resource} {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_an_answer_counts_whatever_its_body_says() {
+    for body in [json!({}), json!({ "code": 200 }), json!(null), json!("<html>")] {
+        let says = |verb, code| Fault::Says(verb, "deployments", code, body.clone());
+        for (code, why) in [
+            (401, Silence::Denied),
+            (403, Silence::Denied),
+            (404, Silence::NotFound),
+            (503, Silence::Unreachable),
+        ] {
+            let mut api = KubeApi::start(2).await;
+            let mut target = open(&api.config("admin"));
+            api.break_by(says("get", code));
+            // With 403 its scale is tried, too, which works here.
+            let answer = target.status().await;
+            match code {
+                403 => assert!(answer.is_ok(), "{body}: {answer:?}"),
+                _ => assert_eq!(answer.unwrap_err().why, why, "{code} {body}"),
+            }
+        }
+        let mut api = KubeApi::start(2).await;
+        let mut target = open(&api.config("admin"));
+        settled(&mut target, 2).await;
+        api.break_by(says("patch", 409));
+        let error = target.scale(&order(2, 3, &[])).await.unwrap_err().to_string();
+        assert!(error.contains("it was changed 3 times by others"), "{body}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_refused() {
+    let mut api = KubeApi::start(2).await;
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, 2).await;
+    api.break_by(Fault::Endless);
+    let missing = target.status().await.unwrap_err();
+    assert_eq!(missing.why, Silence::Malformed, "{missing}");
+    assert!(missing.detail.contains("larger than"), "{missing}");
+    api.mend().await;
+    settled(&mut target, 2).await;
+}

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Output, read};
-use crate::cli::{Globals, WrongUse, out, runtime};
+use crate::cli::{Globals, WrongUse, block_on, out};
 use crate::postgres::{Postgres, PostgresConfig};
 use crate::secret::Secret;
 use rows::Row;
@@ -107,7 +107,7 @@ impl Args {
             return Err(WrongUse(format!("--{}: {what}", key.replace('_', "-"))).into());
         }
         let postgres = Postgres::open(&config, Path::new(""))?;
-        let told = runtime()?.block_on(postgres.ask(GROUPS));
+        let told = block_on(postgres.ask(GROUPS))?;
         let told = told.map_err(|Missing { detail, .. }| {
             let fix = "the role needs SELECT on config and worker_ping";
             anyhow::anyhow!("windmill's groups cannot be read: {detail}; {fix}")

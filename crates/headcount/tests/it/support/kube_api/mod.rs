@@ -42,6 +42,10 @@ pub enum Fault {
     Status(u16),
     /// Every request of this verb on this resource gets this error.
     Refuse(&'static str, &'static str, u16),
+    /// Every request of this verb on this resource gets this status and this body.
+    Says(&'static str, &'static str, u16, Value),
+    /// Every answer is a success without end.
+    Endless,
     /// Patches are made, but the answers are lost.
     Cut,
 }
@@ -297,7 +301,12 @@ impl Shared {
         }
         let Some(ask) = Ask::new(method, uri, headers, body) else { return said::unknown_path() };
         self.asked.lock().unwrap().push((ask.verb, ask.resource()));
-        match *self.fault.lock().unwrap() {
+        match self.fault.lock().unwrap().clone() {
+            Some(Fault::Says(verb, resource, code, body))
+                if (verb, resource) == (ask.verb, &*ask.resource()) =>
+            {
+                return (code, body);
+            }
             Some(Fault::Status(401)) => return said::unauthorized(),
             Some(Fault::Status(403)) => return said::forbidden(&ask, "nobody"),
             Some(Fault::Status(404)) => return said::not_found(&ask),
@@ -337,6 +346,12 @@ async fn answer(
     }
     if fault == Some(Fault::Down) {
         return cut_off();
+    }
+    if fault == Some(Fault::Endless) {
+        let part = Bytes::from(vec![b' '; 1 << 20]);
+        let parts =
+            futures_util::stream::repeat_with(move || Ok::<_, std::io::Error>(part.clone()));
+        return Response::new(Body::from_stream(parts));
     }
     let (code, answer) = shared.answer(&method, &uri, &headers, &body);
     if fault == Some(Fault::Cut) && method == Method::PATCH {
