@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bollard::errors::Error;
-use bollard::query_parameters::{
-    KillContainerOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
-    RemoveContainerOptionsBuilder,
-};
+use bollard::models::{ContainerInspectResponse, ContainerSummary, SystemVersion};
+use bollard::query_parameters::LogsOptionsBuilder;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt;
 use headcount_core::Silence;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::net::UnixStream;
 
 use crate::finding::Finding;
@@ -88,8 +88,7 @@ impl Engine {
     /// Whether it answers, and which it is.
     pub async fn finding(&self, about: &str) -> Finding {
         let host = &self.host;
-        let asked = async { self.within(self.client()?.version()).await };
-        match asked.await {
+        match self.get::<SystemVersion>("/version").await {
             Ok(said) => {
                 let version = said.version.unwrap_or_else(|| "of unknown version".into());
                 let api = said.api_version.map(|api| format!(" (API {api})")).unwrap_or_default();
@@ -117,9 +116,9 @@ impl Engine {
     /// # Errors
     /// No answer.
     pub async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>, EngineError> {
-        let filters = HashMap::from([("label", labels)]);
-        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let listed = self.within(self.client()?.list_containers(Some(options))).await?;
+        let filters = escaped(&json!({ "label": labels }).to_string());
+        let path = format!("/containers/json?all=true&filters={filters}");
+        let listed: Vec<ContainerSummary> = self.get(&path).await?;
         Ok(listed.into_iter().filter_map(seen::container).collect())
     }
 
@@ -128,7 +127,7 @@ impl Engine {
     /// # Errors
     /// No answer, or no such container.
     pub async fn inspect(&self, id: &str) -> Result<Details, EngineError> {
-        let seen = self.within(self.client()?.inspect_container(id, None)).await?;
+        let seen = self.inspected(id).await?;
         Ok(seen::details(&seen))
     }
 
@@ -141,7 +140,7 @@ impl Engine {
         id: &str,
         names: &[&str],
     ) -> Result<HashMap<String, String>, EngineError> {
-        let seen = self.within(self.client()?.inspect_container(id, None)).await?;
+        let seen = self.inspected(id).await?;
         let all = seen.config.and_then(|config| config.env).unwrap_or_default();
         let pairs = all.iter().filter_map(|line| line.split_once('='));
         let wanted = pairs.filter(|(name, _)| names.contains(name));
@@ -168,8 +167,8 @@ impl Engine {
     /// # Errors
     /// No answer, no such container, or it does not run.
     pub async fn signal(&self, id: &str, signal: &str) -> Result<(), EngineError> {
-        let options = KillContainerOptionsBuilder::new().signal(signal).build();
-        self.within(self.client()?.kill_container(id, Some(options))).await
+        let path = format!("/containers/{}/kill?signal={}", escaped(id), escaped(signal));
+        self.ask(Method::POST, &path, None).await.map(drop)
     }
 
     /// The last lines that a container wrote, at most so many, cut to a bounded size from the end.
@@ -210,17 +209,18 @@ impl Engine {
     /// # Errors
     /// No answer, no such container, or it runs.
     pub async fn remove(&self, id: &str) -> Result<(), EngineError> {
-        let options = RemoveContainerOptionsBuilder::new().v(false).force(false).build();
-        self.within(self.client()?.remove_container(id, Some(options))).await
+        let path = format!("/containers/{}?v=false&force=false", escaped(id));
+        self.ask(Method::DELETE, &path, None).await.map(drop)
     }
 
-    /// The answer, its body included, within the limit.
-    async fn within<T>(
-        &self,
-        request: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, EngineError> {
-        let answer = tokio::time::timeout(ENGINE_TIMEOUT, request).await;
-        answer.unwrap_or(Err(Error::RequestTimeoutError)).map_err(|error| self.named(error))
+    async fn inspected(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
+        self.get(&format!("/containers/{}/json", escaped(id))).await
+    }
+
+    /// What is there, read.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, EngineError> {
+        let answer = self.ask(Method::GET, path, None).await?;
+        serde_json::from_value(answer).map_err(|e| self.named(EngineError::not_understood(e)))
     }
 
     /// An error that says which engine it is of.
@@ -274,5 +274,26 @@ mod tests {
         let finding = engine.finding("target").await;
         assert_eq!(finding.what.matches("docker").count(), 2, "once, and in the path: {finding:?}");
         assert!(Engine::new(Some("ssh://host")).is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_refused() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = format!("tcp://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let _ = stream.read(&mut [0; 4_096]).await;
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                    while stream.write_all(&[b' '; 1 << 16]).await.is_ok() {}
+                });
+            }
+        });
+        let engine = Engine::new(Some(&host)).unwrap();
+        let error = engine.list(vec!["a=b".into()]).await.unwrap_err();
+        assert_eq!(error.why, Silence::Malformed, "{error}");
+        assert!(error.to_string().contains("length limit"), "{error}");
+        assert!(engine.inspect("a").await.is_err());
     }
 }
