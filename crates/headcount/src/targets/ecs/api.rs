@@ -18,20 +18,29 @@ pub(super) struct Updated {
     pub(super) service: Service,
 }
 
-/// A service.
+/// A service. AWS always tells its name and its numbers: without them it is no answer, and above all
+/// not "none".
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Service {
+    pub(super) service_name: String,
+    #[serde(default)]
     pub(super) service_arn: String,
+    #[serde(default)]
     pub(super) cluster_arn: String,
+    #[serde(default)]
     pub(super) status: String,
+    #[serde(default)]
     pub(super) scheduling_strategy: String,
     pub(super) desired_count: u32,
     pub(super) running_count: u32,
     pub(super) pending_count: u32,
+    #[serde(default)]
     pub(super) task_definition: String,
+    #[serde(default)]
     pub(super) deployments: Vec<Deployment>,
     /// The newest first.
+    #[serde(default)]
     pub(super) events: Vec<Event>,
 }
 
@@ -221,6 +230,7 @@ mod tests {
     #[test]
     fn reads_what_aws_writes() {
         let text = r#"{"services":[{"serviceName":"w","status":"ACTIVE","desiredCount":3,
+            "runningCount":2,"pendingCount":1,
             "deployments":[{"id":"ecs-svc/1","status":"PRIMARY","failedTasks":2}],
             "events":[{"createdAt":1700000000.5,"message":"m"},{"createdAt":"2023-11-14T22:13:20Z"}]}],
             "failures":[]}"#;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use headcount_core::rules::MOST_WORKERS;
 use headcount_core::{Missing, Silence, Span};
 use serde_json::json;
 use tokio::time::Instant;
@@ -73,18 +74,32 @@ impl Ecs {
         let input = json!({ "cluster": self.config.cluster, "services": [self.config.service] });
         let answer: Services =
             self.account.call(Api::Ecs, "DescribeServices", &input, until).await?;
-        let not_found = |what: String| {
-            let error = ApiError::silence(Silence::NotFound, format!("{} {what}", self.shown()));
-            Err(error)
-        };
+        let silence =
+            |why, what: String| Err(ApiError::silence(why, format!("{} {what}", self.shown())));
+        let not_found = |what: String| silence(Silence::NotFound, what);
         let Some(service) = answer.services.into_iter().next() else {
             let why = answer.failures.into_iter().next().unwrap_or_default();
-            let said = [why.reason, why.detail].join(" ");
-            return not_found(format!("is not there ({})", said.trim()));
+            let said = [why.reason, why.detail];
+            let said: Vec<&str> = said.iter().map(|part| part.trim()).collect();
+            return not_found(match said.join(" ").trim() {
+                "" => "is not there".into(),
+                said => format!("is not there ({said})"),
+            });
         };
+        if service.service_name != self.config.service_name() {
+            let what = format!("was asked for, and ECS answers about {:?}", service.service_name);
+            return silence(Silence::Malformed, what);
+        }
         match service.status.as_str() {
             "ACTIVE" => {}
-            status => return not_found(format!("is {status}: it is being deleted, or was")),
+            "" => return silence(Silence::Malformed, "has no status in the answer of ECS".into()),
+            "DRAINING" => return not_found("is being deleted (DRAINING)".into()),
+            status => return not_found(format!("is {status}: it was deleted")),
+        }
+        let most = [service.desired_count, service.running_count, service.pending_count];
+        if let Some(absurd) = most.into_iter().find(|number| *number > MOST_WORKERS) {
+            let what = format!("counts {absurd} tasks, above the limit of {MOST_WORKERS} workers");
+            return silence(Silence::Malformed, what);
         }
         if service.scheduling_strategy == "DAEMON" {
             return not_found(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use headcount::targets::TargetError;
 use headcount::targets::ecs::EcsConfig;
 use headcount_core::Silence;
+use serde_json::json;
 
 use super::{look, open, settled, shrink};
 use crate::support::ecs_api::{EcsApi, Fault};
@@ -55,6 +56,31 @@ async fn each_failure_of_a_look_has_its_kind_and_its_message() {
         settled(&mut target, 2).await;
     };
     futures_util::future::join_all(table.map(fails)).await;
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_tell_its_number_is_never_none() {
+    let table = [
+        (json!({ "desiredCount": null }), "missing field `desiredCount`"),
+        (json!({ "runningCount": null }), "missing field `runningCount`"),
+        (json!({ "pendingCount": null }), "missing field `pendingCount`"),
+        (json!({ "serviceName": null }), "missing field `serviceName`"),
+        (json!({ "serviceName": "other" }), "ECS answers about \"other\""),
+        (json!({ "desiredCount": 10_001 }), "counts 10001 tasks, above the limit of 10000"),
+        (json!({ "status": null }), "has no status in the answer"),
+    ];
+    let mut api = EcsApi::start(5).await;
+    let mut target = open(&api.config());
+    settled(&mut target, 5).await;
+    for (values, text) in table {
+        api.break_by(Fault::Odd(values));
+        let missing = target.status().await.unwrap_err();
+        assert_eq!(missing.why, Silence::Malformed, "{missing}");
+        assert!(missing.detail.contains(text), "{missing}");
+        target.scale(&order(0, 2, &[])).await.expect_err("nothing is known");
+        assert_eq!(api.world().desired, 5);
+    }
+    api.mend().await;
 }
 
 #[tokio::test]
@@ -152,7 +178,7 @@ async fn services_that_cannot_be_scaled_are_refused() {
     assert!(detail(&api.config()).await.contains("(DAEMON): it has no number to set"));
     api.world().strategy = "REPLICA";
     api.world().status = "DRAINING";
-    assert!(detail(&api.config()).await.contains("is DRAINING: it is being deleted"));
+    assert!(detail(&api.config()).await.contains("is being deleted (DRAINING)"));
     assert!(open(&api.config()).scale(&order(2, 3, &[])).await.is_err());
 }
 

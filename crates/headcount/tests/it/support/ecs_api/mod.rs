@@ -42,6 +42,8 @@ pub enum Fault {
     Stub,
     /// These tasks cannot be protected.
     Blocked(HashSet<String>),
+    /// The service is described with these values instead; one that is null is left out.
+    Odd(Value),
 }
 
 /// A running stand-in.
@@ -382,7 +384,14 @@ async fn answer(
     }
     assert_eq!(headers["content-type"], "application/x-amz-json-1.1");
     shared.asked.lock().unwrap().push(action.to_owned());
-    let answer = shared.json(action, &serde_json::from_slice(&body).unwrap());
+    let mut answer = shared.json(action, &serde_json::from_slice(&body).unwrap());
+    if let (Some(Fault::Odd(values)), "DescribeServices", Ok(answer)) =
+        (&fault, action, &mut answer)
+    {
+        let service = answer["services"][0].as_object_mut().unwrap();
+        service.extend(values.as_object().unwrap().clone());
+        service.retain(|_, value| !value.is_null());
+    }
     let changes = action.starts_with("Update");
     if fault == Some(Fault::Cut) && changes {
         return cut_off();
