@@ -10,6 +10,9 @@ use serde::Deserialize;
 use crate::limits::SECRET_BYTES;
 use crate::regular_file;
 
+/// A secret of fewer characters is not hidden in messages.
+const SHORTEST_SECRET: usize = 8;
+
 /// A secret text. Its debug form hides it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -33,6 +36,24 @@ impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
     }
+}
+
+/// A text without these secrets, for messages: what a program or a server says may repeat what it
+/// was given. Of a secret with spaces in it, as `Bearer ...`, each part is one. Those of fewer than 8
+/// characters stay: hiding them would hide half of each message.
+pub fn without<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    let parts = |secret: &'a str| std::iter::once(secret).chain(secret.split_whitespace());
+    let all = secrets.into_iter().map(str::trim).flat_map(parts);
+    let mut all: Vec<&str> = all.filter(|part| part.chars().count() >= SHORTEST_SECRET).collect();
+    // The longest first: one may be a part of another.
+    all.sort_unstable_by_key(|part| std::cmp::Reverse(part.len()));
+    all.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, "..."))
+}
+
+/// Whether an address may hold a user or a password, as in `http://user:password@host`: then it must
+/// not be shown.
+pub fn has_login(address: &str) -> bool {
+    !address.starts_with("unix://") && address.contains('@')
 }
 
 /// The secret given directly, or the one in `file` (relative to `base`, newline at the end cut).
@@ -65,6 +86,30 @@ pub fn resolve(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_does_not_repeat_secrets() {
+        let hidden = |text| without(text, ["hush-hush", "Bearer hush-hush-again", "a", "x\ny", ""]);
+        let table = [
+            ("MYTOK=hush-hush!", "MYTOK=...!"),
+            ("Authorization: Bearer hush-hush-again", "Authorization: ..."),
+            ("token hush-hush-again", "token ..."),
+            ("Bearer a", "Bearer a"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(hidden(text), expected);
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_login_is_known() {
+        for login in ["http://u:p@h", "tcp://u@h:1/", "u:p@h", "http:/u:p@h", "http://u:p/q@h"] {
+            assert!(has_login(login), "{login}");
+        }
+        for plain in ["http://h:1/a", "unix:///run/a@b.sock", "h:1", ""] {
+            assert!(!has_login(plain), "{plain}");
+        }
+    }
 
     #[test]
     fn comes_from_the_file_or_the_configuration() {

@@ -22,6 +22,7 @@ use tokio::net::UnixStream;
 use crate::finding::Finding;
 use crate::hosts;
 use crate::limits::{ENGINE_TIMEOUT, LAST_LINES_TIMEOUT, OUTPUT_BYTES};
+use crate::secret;
 use crate::targets::canonical;
 
 pub use error::EngineError;
@@ -57,6 +58,10 @@ impl Engine {
 
     /// Why `host` cannot be used, if so.
     pub fn problem_with(host: &str) -> Option<String> {
+        if secret::has_login(host) {
+            let what = "must not hold a name or a password: the engine's API knows none";
+            return Some(what.to_owned());
+        }
         let known = ["unix://", "tcp://", "http://"];
         (!known.iter().any(|scheme| host.starts_with(scheme)))
             .then(|| format!("{host} is not understood: use unix:///path, or tcp://host:port"))
@@ -114,12 +119,12 @@ impl Engine {
     /// All containers that have all these labels (`name=value`), whatever their state.
     ///
     /// # Errors
-    /// No answer.
+    /// No answer, or one in which a container has no id or no state: it would not be counted.
     pub async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>, EngineError> {
         let filters = escaped(&json!({ "label": labels }).to_string());
         let path = format!("/containers/json?all=true&filters={filters}");
         let listed: Vec<ContainerSummary> = self.get(&path).await?;
-        Ok(listed.into_iter().filter_map(seen::container).collect())
+        listed.into_iter().map(seen::container).collect()
     }
 
     /// The details of one container.
@@ -274,6 +279,10 @@ mod tests {
         let finding = engine.finding("target").await;
         assert_eq!(finding.what.matches("docker").count(), 2, "once, and in the path: {finding:?}");
         assert!(Engine::new(Some("ssh://host")).is_err());
+        for login in ["tcp://user:hush@host:2375", "ssh://hush@host", "user:hush@host"] {
+            let said = Engine::new(Some(login)).unwrap_err().to_string();
+            assert!(!said.contains("hush"), "{said}");
+        }
     }
 
     #[tokio::test]

@@ -9,6 +9,8 @@ use bollard::models::{
 };
 use headcount_core::{Span, Timestamp};
 
+use crate::targets::docker_engine::EngineError;
+
 /// One container of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
@@ -95,10 +97,12 @@ pub struct Details {
     pub stop_timeout: Option<Duration>,
 }
 
-pub(super) fn container(listed: ContainerSummary) -> Option<Container> {
+pub(super) fn container(listed: ContainerSummary) -> Result<Container, EngineError> {
     use ContainerSummaryStateEnum as State;
+    let without = |what: &str| EngineError::not_understood(format!("a container without {what}"));
+    let id = listed.id.filter(|id| !id.is_empty()).ok_or_else(|| without("an id"))?;
     let status = listed.status.unwrap_or_default();
-    let life = match listed.state? {
+    let life = match listed.state.ok_or_else(|| without("a state"))? {
         State::RUNNING | State::STOPPING => Life::Running,
         State::RESTARTING => Life::Restarting,
         State::PAUSED => Life::Paused,
@@ -109,8 +113,8 @@ pub(super) fn container(listed: ContainerSummary) -> Option<Container> {
     };
     let networks = listed.network_settings.and_then(|n| n.networks).unwrap_or_default();
     let name = listed.names.unwrap_or_default().into_iter().next().unwrap_or_default();
-    Some(Container {
-        id: listed.id?,
+    Ok(Container {
+        id,
         name: name.trim_start_matches('/').to_owned(),
         life,
         health: health(&status),
@@ -191,6 +195,22 @@ mod tests {
         assert_eq!(health("Exited (137) 3 seconds ago"), None);
         assert_eq!(exit_code("Exited (137) 3 seconds ago"), Some(137));
         assert_eq!(exit_code("Up 2 hours"), None);
+    }
+
+    #[test]
+    fn a_container_that_is_not_told_whole_is_no_answer() {
+        let state = Some(ContainerSummaryStateEnum::RUNNING);
+        let good = ContainerSummary { id: Some("a".into()), state, ..<_>::default() };
+        assert!(container(good.clone()).is_ok());
+        for odd in [
+            ContainerSummary::default(),
+            ContainerSummary { id: None, ..good.clone() },
+            ContainerSummary { id: Some(String::new()), ..good.clone() },
+            ContainerSummary { state: None, ..good },
+        ] {
+            let error = container(odd).unwrap_err();
+            assert_eq!(error.why, headcount_core::Silence::Malformed, "{error}");
+        }
     }
 
     #[test]

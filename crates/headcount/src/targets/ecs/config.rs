@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::registry::not_built_in;
+use crate::secret;
 
 /// The tasks of an Amazon ECS service.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -102,7 +103,9 @@ impl EcsConfig {
         {
             bad("region", format!("is {region}, but the ARN names {other}; remove it"));
         }
-        if let Some(endpoint) = &self.endpoint
+        if self.endpoint.as_deref().is_some_and(secret::has_login) {
+            bad("endpoint", "must not hold a name or a password; use credentials_file".into());
+        } else if let Some(endpoint) = &self.endpoint
             && !is_endpoint(endpoint)
         {
             bad("endpoint", format!("{endpoint:?} is no address such as `https://host:port`"));
@@ -172,7 +175,7 @@ fn is_endpoint(endpoint: &str) -> bool {
     let uri = endpoint.parse::<axum::http::Uri>();
     let good = |uri: axum::http::Uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.authority().is_some_and(|at| !at.as_str().contains('@'))
+            && uri.authority().is_some()
             && uri.query().is_none()
     };
     uri.is_ok_and(good)
@@ -222,10 +225,14 @@ mod tests {
         let service = "arn:aws:ecs:eu-west-1:123456789012:service/main/worker";
         let elsewhere = EcsConfig { region: Some("us-east-1".into()), ..config("main", service) };
         assert_eq!(keys(elsewhere), ["region"]);
+        let endpoint = Some("http://user:hush@x".into());
+        let login = EcsConfig { endpoint, ..config("main", "worker") };
+        assert!(!format!("{:?}", login.problems()).contains("hush"));
+        assert_eq!(keys(login), ["endpoint"]);
         for good in ["http://127.0.0.1:4566", "https://ecs.eu-west-1.amazonaws.com/"] {
             assert!(is_endpoint(good), "{good}");
         }
-        for bad in ["ftp://x", "http://user:secret@x", "http://", "https://x?a=b"] {
+        for bad in ["ftp://x", "http://", "https://x?a=b"] {
             assert!(!is_endpoint(bad), "{bad}");
         }
     }
