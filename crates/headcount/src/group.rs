@@ -211,9 +211,11 @@ impl Group {
             let passed = Span::try_from(instant - then).unwrap_or(Span::ZERO);
             let jump = now.since(at.plus(passed));
             if jump.abs() > Span::from_secs(2) {
+                let way = if jump.is_negative() { "back" } else { "forward" };
                 tracing::warn!(
                     group = self.parts.name,
-                    "the clock was set by {jump:#}: timers follow"
+                    "the clock was set {way} by {:#}: timers follow",
+                    jump.abs()
                 );
                 state.shift(jump);
             }
@@ -294,6 +296,7 @@ impl Group {
             group: self.parts.name.clone(),
             from,
             to,
+            max: self.parts.rules.workers.max.max(to),
             victims: decision.victims.clone(),
             busy: self.busy.clone(),
             kind: decision.kind,

@@ -187,6 +187,7 @@ mod tests {
             group: "g".into(),
             from,
             to,
+            max: 10_000,
             victims: victims.iter().map(|v| (*v).to_string()).collect(),
             kind: Kind::ScaleOut,
             reason: "test".into(),

@@ -148,6 +148,9 @@ pub struct Order {
     pub from: u32,
     /// The number to reach.
     pub to: u32,
+    /// The most workers by the rules, at least `to`. Workers that take no jobs now but may again,
+    /// and new ones, together are no more than this.
+    pub max: u32,
     /// The workers that may go, best first; a target that removes exact victims removes these and
     /// no others. Empty for a scale-out, or where only a count is known.
     pub victims: Vec<String>,

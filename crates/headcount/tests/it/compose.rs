@@ -23,6 +23,7 @@ fn order(from: u32, to: u32, victims: &[&str]) -> Order {
         group: "g".into(),
         from,
         to,
+        max: 10_000,
         victims: victims.iter().map(ToString::to_string).collect(),
         kind: if to < from { Kind::ScaleIn } else { Kind::ScaleOut },
         reason: "a test".into(),

@@ -99,6 +99,61 @@ async fn idle_ones_with_the_highest_numbers_go_by_the_count_alone() {
 }
 
 #[tokio::test]
+async fn those_that_may_come_back_and_new_ones_are_no_more_than_the_most() {
+    let nomad = with(5, &[]).await;
+    nomad.world().allocs[0].healthy = Some(false);
+    let mut target = open(&config(&nomad));
+    let most = |from, to, max| Order { max, ..order(from, to, &[]) };
+    let error = target.scale(&most(4, 5, 5)).await.unwrap_err();
+    assert!(detail(&error).contains("5 are asked for already, but not all"), "{error}");
+    for alloc in &mut nomad.world().allocs {
+        alloc.client = "unknown";
+    }
+    target.scale(&most(0, 2, 5)).await.unwrap_err();
+    assert_eq!(counts_asked(&nomad), [0; 0]);
+    let scaled = target.scale(&most(0, 2, 6)).await.unwrap();
+    assert_eq!(counts_asked(&nomad), [6], "one more may be there: {scaled:?}");
+}
+
+#[tokio::test]
+async fn an_answer_without_its_numbers_is_never_none() {
+    let nomad = with(5, &[]).await;
+    let mut target = open(&config(&nomad));
+    target.status().await.unwrap();
+    let scale = "GET /v1/job/web/scale";
+    let table = [
+        (scale, r#"{"JobModifyIndex": 7, "TaskGroups": {"work": {}}}"#, "missing field `Desired`"),
+        (scale, r#"{"TaskGroups": {"work": {"Desired": 5}}}"#, "missing field `JobModifyIndex`"),
+        (
+            scale,
+            r#"{"JobModifyIndex": 0, "TaskGroups": {"work": {"Desired": 5}}}"#,
+            "has no JobModifyIndex",
+        ),
+        (
+            scale,
+            r#"{"JobModifyIndex": 7, "TaskGroups": {"work": {"Desired": 10001}}}"#,
+            "above the limit of 10000",
+        ),
+        ("GET /v1/job/web/allocations", "[{}]", "an allocation without an id"),
+        (
+            "GET /v1/job/web/allocations",
+            r#"[{"ID": "a", "TaskGroup": "work"}]"#,
+            "an allocation without a status",
+        ),
+    ];
+    for (path, body, text) in table {
+        nomad.world().next = [(path, 200, body)].into();
+        let missing = target.status().await.unwrap_err();
+        assert_eq!(missing.why, Silence::Malformed, "{missing}");
+        assert!(missing.detail.contains(text), "{missing}");
+        nomad.world().next = [(path, 200, body)].into();
+        target.scale(&order(0, 2, &[])).await.unwrap_err();
+        nomad.world().next.clear();
+    }
+    assert_eq!(counts_asked(&nomad), [0; 0]);
+}
+
+#[tokio::test]
 async fn another_idle_one_is_as_good_if_it_goes_for_certain() {
     let nomad = with(4, &[1, 2]).await;
     let order = told(&nomad, 4, 3, &[0]);

@@ -105,18 +105,20 @@ pub(super) struct Network {
     pub(super) hostname: String,
 }
 
-/// The answer of `GET /v1/job/:id/scale`.
+/// The answer of `GET /v1/job/:id/scale`. Without its index it is none.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase")]
 pub(super) struct ScaleStatus {
     pub(super) job_modify_index: u64,
+    #[serde(default)]
     pub(super) job_stopped: bool,
+    #[serde(default)]
     pub(super) task_groups: Option<HashMap<String, GroupStatus>>,
 }
 
-/// A task group in it.
+/// A task group in it. Without its number it is none: that would count as zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase")]
 pub(super) struct GroupStatus {
     pub(super) desired: u32,
 }

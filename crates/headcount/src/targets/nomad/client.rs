@@ -91,6 +91,9 @@ impl Address {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if secret::has_login(text) {
+            return Err("must not hold a name or a password; use token_file".into());
+        }
         let wrong = || {
             format!(
                 "{text:?} must be http://host:port, https://host:port or unix:///path, without \
@@ -106,9 +109,8 @@ impl Address {
         }
         let url = Url::parse(text).map_err(|_| wrong())?;
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-        let nobody = url.username().is_empty() && url.password().is_none();
         let web = matches!(url.scheme(), "http" | "https") && url.has_host();
-        if web && bare && nobody { Ok(Self::Web(url)) } else { Err(wrong()) }
+        if web && bare { Ok(Self::Web(url)) } else { Err(wrong()) }
     }
 }
 
@@ -224,7 +226,7 @@ impl Client {
         let unusable = |detail: String| self.error(Silence::Denied, None, detail, limit);
         if let Some(token) = self.token().map_err(|e| unusable(format!("{e:#}")))? {
             let mut value = HeaderValue::from_str(token.expose())
-                .map_err(|_| unusable("the ACL token is none: it has a line break in it".into()))?;
+                .map_err(|_| unusable("the ACL token has a line break in it, or another character that no token has; write it on one line".into()))?;
             value.set_sensitive(true);
             request = request.header("X-Nomad-Token", value);
         }
@@ -439,6 +441,10 @@ mod tests {
             "unix://x",
         ] {
             assert!(Address::parse(bad).is_err(), "{bad}");
+        }
+        for login in ["http://u:hush@a:4646", "http://hush@a", "u:hush@a:4646", "http:/u:hush@a"] {
+            let said = Address::parse(login).err().expect("it has a login");
+            assert!(!said.contains("hush"), "{said}");
         }
     }
 

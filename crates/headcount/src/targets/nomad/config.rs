@@ -89,6 +89,10 @@ impl NomadConfig {
         if self.token.is_some() && self.token_file.is_some() {
             bad("token_file", "has no meaning beside token; remove one of them".into());
         }
+        let breaks = |token: &Secret| token.expose().chars().any(char::is_control);
+        if self.token.as_ref().is_some_and(breaks) {
+            bad("token", "has a line break or another control character in it".into());
+        }
         let NomadTls { cert_file, key_file, server_name, .. } = &self.tls;
         match (cert_file, key_file) {
             (Some(_), None) => bad("tls.key_file", "is missing: cert_file needs its key".into()),
@@ -190,6 +194,18 @@ mod tests {
             ..NomadConfig::default()
         };
         assert_eq!(plain.problems()[0].0, "tls");
+        let broken = NomadConfig {
+            token: Some(Secret::from("hush\n")),
+            address: Some("http://u:hush@nomad:4646".into()),
+            tls: NomadTls::default(),
+            ..plain
+        };
+        let problems = broken.problems();
+        assert_eq!(
+            problems.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+            ["address", "token"]
+        );
+        assert!(!format!("{problems:?}").contains("hush"), "{problems:?}");
     }
 
     #[test]

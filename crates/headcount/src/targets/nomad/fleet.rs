@@ -140,8 +140,10 @@ fn lived(alloc: &Allocation) -> Option<Span> {
 pub(super) struct Places {
     /// Ready and starting workers.
     pub(super) serving: u32,
-    /// Held by what takes no jobs and will not be replaced.
-    pub(super) lost: u32,
+    /// Held by what takes no jobs now, and may again: unhealthy, restarting, out of sight.
+    pub(super) unfit: u32,
+    /// Held by what ended and will not be replaced.
+    pub(super) dead: u32,
     /// Held by what ended and will be replaced after a while.
     pub(super) awaited: u32,
 }
@@ -152,7 +154,8 @@ impl Places {
         for alloc in allocs {
             match role(alloc, is_batch) {
                 Role::Starts | Role::Serves => places.serving += 1,
-                Role::Unfit | Role::Dead { comes_again: false } => places.lost += 1,
+                Role::Unfit => places.unfit += 1,
+                Role::Dead { comes_again: false } => places.dead += 1,
                 Role::Dead { comes_again: true } => places.awaited += 1,
                 Role::Leaves | Role::Gone => {}
             }
@@ -160,20 +163,29 @@ impl Places {
         places
     }
 
-    /// The count with which Nomad adds as many as are missing to `to`.
-    pub(super) fn count_to_grow(self, to: u32) -> u32 {
-        to.saturating_add(self.lost)
+    /// Places of those that take no jobs.
+    fn lost(self) -> u32 {
+        self.unfit.saturating_add(self.dead)
+    }
+
+    /// The count with which Nomad adds as many as are missing to `to`. Those that take no jobs now
+    /// may take some again: together with them it stays at `max`.
+    pub(super) fn count_to_grow(self, to: u32, max: u32) -> u32 {
+        let with_unfit = to.saturating_add(self.unfit).min(max.max(to));
+        with_unfit.saturating_add(self.dead)
     }
 
     /// The count with which Nomad removes as many as are too many for `to`, and no more: it counts
-    /// dead ones too, but stops only living ones.
-    pub(super) fn count_to_shrink(self, to: u32) -> u32 {
-        to.saturating_add(self.lost).saturating_add(self.awaited)
+    /// dead ones too, but stops only living ones. It is not above `count`, the one that is set, less
+    /// those that go: Nomad may have replaced some already that are out of sight.
+    pub(super) fn count_to_shrink(self, to: u32, count: u32) -> u32 {
+        let held = to.saturating_add(self.lost()).saturating_add(self.awaited);
+        held.min(count.saturating_sub(self.serving.saturating_sub(to))).max(to)
     }
 
     /// The number of workers that a count aims at.
     pub(super) fn aim(self, count: u32) -> u32 {
-        count.saturating_sub(self.lost)
+        count.saturating_sub(self.lost())
     }
 }
 
@@ -369,10 +381,36 @@ mod tests {
             alloc(5, "run", "failed"),
         ];
         let places = Places::of(&all, false);
-        assert_eq!(places, Places { serving: 2, lost: 2, awaited: 1 });
-        assert_eq!(places.count_to_grow(3), 5, "the one that comes again is one of the three");
-        assert_eq!(places.count_to_shrink(1), 4, "two of five places that live are one too many");
+        assert_eq!(places, Places { serving: 2, unfit: 1, dead: 1, awaited: 1 });
+        assert_eq!(places.count_to_grow(3, 9), 5, "the one that comes again is one of the three");
+        assert_eq!(
+            places.count_to_shrink(1, 5),
+            4,
+            "two of five places that live are one too many"
+        );
         assert_eq!(places.aim(5), 3);
+    }
+
+    #[test]
+    fn those_that_may_come_back_and_new_ones_are_never_more_than_the_most() {
+        let of = |serving: u32, unfit: u32, dead: u32| Places { serving, unfit, dead, awaited: 0 };
+        // places, to, max, expected
+        let table = [
+            (of(4, 1, 0), 5, 5, 5),
+            (of(0, 5, 0), 2, 5, 5),
+            (of(0, 5, 0), 2, 6, 6),
+            (of(0, 5, 0), 2, 20, 7),
+            (of(4, 0, 2), 5, 5, 7),
+            (of(3, 1, 2), 5, 5, 7),
+            (of(7, 1, 0), 8, 5, 8),
+        ];
+        for (places, to, max, expected) in table {
+            assert_eq!(places.count_to_grow(to, max), expected, "{places:?} to {to} of {max}");
+        }
+        let replaced = of(5, 5, 0);
+        assert_eq!(replaced.count_to_shrink(4, 5), 4, "and a shrink is one");
+        assert_eq!(of(5, 0, 0).count_to_shrink(4, 9), 4, "also where some have no room");
+        assert_eq!(of(5, 0, 0).count_to_shrink(4, 1), 4, "and never goes below what was decided");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
+use headcount_core::rules::MOST_WORKERS;
 use headcount_core::{Missing, Silence};
 use tokio::time::Instant;
 
@@ -108,6 +109,7 @@ impl Nomad {
         let group = status.task_groups.as_ref().and_then(|all| all.get(&self.config.group));
         let Some(group) = group else { return Err(self.no_group()) };
         let (count, job_modify_index) = (group.desired, status.job_modify_index);
+        self.credible(count, job_modify_index, &allocs)?;
         Ok(Known { allocs, index, count, job_modify_index, is_batch })
     }
 
@@ -129,7 +131,8 @@ impl Nomad {
         let answer: Answer<Option<Vec<Allocation>>> =
             self.client.get(&path, &query, limit, topic).await?;
         let mut allocs = answer.value.unwrap_or_default();
-        allocs.retain(|alloc| alloc.task_group == self.config.group);
+        // One that does not say whose it is may be ours.
+        allocs.retain(|alloc| alloc.task_group == self.config.group || alloc.task_group.is_empty());
         Ok((allocs, answer.index))
     }
 
@@ -154,6 +157,30 @@ impl Nomad {
             ));
         }
         Ok(job.is_batch())
+    }
+
+    /// Whether an answer can be acted on: a number or an allocation that is not really told must
+    /// never look like fewer workers.
+    fn credible(&self, count: u32, index: u64, allocs: &[Allocation]) -> Result<(), ApiError> {
+        let job = &self.config.job;
+        let wrong = match () {
+            () if count > MOST_WORKERS => {
+                format!("wants {count} allocations, above the limit of {MOST_WORKERS} workers")
+            }
+            () if index == 0 => "has no JobModifyIndex".into(),
+            () if allocs.iter().any(|a| a.id.is_empty() || a.task_group.is_empty()) => {
+                "has an allocation without an id or a group".into()
+            }
+            () if allocs
+                .iter()
+                .any(|a| a.client_status.is_empty() || a.desired_status.is_empty()) =>
+            {
+                "has an allocation without a status".into()
+            }
+            () => return Ok(()),
+        };
+        let detail = format!("reading job {job}: in the answer of Nomad it {wrong}");
+        Err(self.client.fault(Silence::Malformed, detail))
     }
 
     fn no_group(&self) -> ApiError {

@@ -71,7 +71,7 @@ impl Nomad {
         order: &Order,
         what: &str,
     ) -> Result<Scaled, TargetError> {
-        let count = known.places().count_to_grow(order.to);
+        let count = known.places().count_to_grow(order.to, order.max);
         if known.count >= count {
             let detail = self.why_not_placed(known);
             return Err(TargetError::Failed { what: what.into(), detail });
@@ -120,7 +120,8 @@ impl Nomad {
     ) -> Result<Scaled, TargetError> {
         let not_now = |detail: String| TargetError::NotNow { what: what.to_owned(), detail };
         let plan = self.plan(known, order).map_err(not_now)?;
-        let count = known.places().count_to_shrink(plan.to);
+        let count = known.places().count_to_shrink(plan.to, known.count);
+        fewer(known, count, order)?;
         self.within_bounds(count, what)?;
         let after = match plan.stop.is_empty() {
             true => {
@@ -337,7 +338,11 @@ impl Nomad {
                 _ => &self.read().await.map_err(|error| error.into_target_error(what))?,
             };
             let places = now.places();
-            let count = places.count_to_shrink(places.serving.saturating_sub(1));
+            let count = places.count_to_shrink(places.serving.saturating_sub(1), now.count);
+            match fewer(now, count, order) {
+                Err(_) if round > 0 => break,
+                checked => checked?,
+            }
             match self.set_and_stop(now, count, order, id, what).await {
                 // Some went already.
                 Err(TargetError::NotNow { .. }) if round > 0 => break,
@@ -455,6 +460,14 @@ pub(super) fn grace(group: &TaskGroup) -> Span {
         nanos(task.kill_timeout.or(Some(5_000_000_000))).saturating_add(nanos(task.shutdown_delay))
     });
     of_tasks.min().unwrap_or(Span::ZERO).saturating_add(nanos(group.shutdown_delay))
+}
+
+/// A count that is no lower than the one that is set removes nobody: somebody else has lowered it.
+fn fewer(known: &Known, count: u32, order: &Order) -> Result<(), TargetError> {
+    match count < known.count {
+        true => Ok(()),
+        false => Err(TargetError::Contradiction { there: known.count, decided_for: order.from }),
+    }
 }
 
 fn already(here: u32) -> Scaled {

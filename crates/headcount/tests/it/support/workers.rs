@@ -23,6 +23,7 @@ pub fn order(from: u32, to: u32, victims: &[&str]) -> Order {
         group: "g".into(),
         from,
         to,
+        max: 10_000,
         victims: victims.iter().map(|v| (*v).to_string()).collect(),
         kind: if to > from { Kind::ScaleOut } else { Kind::ScaleIn },
         reason: "a test says so".into(),
