@@ -7,7 +7,7 @@ use headcount_core::{FleetReading, Silence};
 use serde::Deserialize;
 
 use crate::queues::Identity;
-use crate::targets::assumed::{brief, number};
+use crate::targets::assumed::{brief, number, plain};
 use crate::targets::{FleetSeen, Scaled};
 
 /// What was done, as the last line of a program's output or the answer of a server may tell it:
@@ -82,7 +82,10 @@ pub(super) fn done(text: &str) -> Scaled {
         (None, None) => (&[][..], Report::default()),
     };
     let Report { started, removed, note } = report;
-    let (started, removed) = (started.unwrap_or_default(), removed.unwrap_or_default());
+    let names = |ids: Option<Vec<String>>| -> Vec<String> {
+        ids.unwrap_or_default().iter().map(|id| plain(id)).collect()
+    };
+    let (started, removed) = (names(started), names(removed));
     let mut said: Vec<String> = rest.iter().map(|line| (*line).to_owned()).chain(note).collect();
     for (what, ids) in [("started", &started), ("removed", &removed)] {
         if !ids.is_empty() {
@@ -160,6 +163,11 @@ mod tests {
             let done = done(text);
             assert_eq!((done.note.as_str(), done.removed.len()), (note, removed), "{text}");
         }
+        let odd = done(r#"{"removed": ["a\nb"], "note": "1\n2\u001b[2J3"}"#);
+        assert_eq!(
+            (odd.note.as_str(), odd.removed),
+            ("1 2[2J3; removed a b", vec!["a b".to_owned()])
+        );
         let both = done(r#"{"started": ["c"], "removed": ["a"]}"#);
         assert_eq!(
             (both.note.as_str(), both.started),

@@ -1,6 +1,6 @@
 //! One short-lived command: in a process group of its own, without input, with a time limit and a
-//! limit on what is kept of its output. Given up, at the limit or by the caller, it is killed with
-//! everything it started.
+//! limit on what is kept of its output. Given up, at the limit or by the caller, it is killed with its
+//! whole process group; what it started in a group of its own (`setsid`) is left alone.
 
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ pub enum Fault {
     /// It could not be started.
     #[error("{0}")]
     Start(std::io::Error),
-    /// It took too long, and was killed with everything it started.
+    /// It took too long, and was killed with its process group.
     #[error("it was killed after {} s", .0.as_secs_f64())]
     Timeout(Duration),
 }
@@ -60,7 +60,7 @@ pub async fn run(mut command: Command, limit: Duration, keep: usize) -> Result<E
     Ok(Ended { status, output: output.finish().await, errors: errors.finish().await })
 }
 
-/// A command that runs. Dropped before its end, it is killed with everything it started.
+/// A command that runs. Dropped before its end, it is killed with its process group.
 struct Group(Option<Child>);
 
 impl Group {

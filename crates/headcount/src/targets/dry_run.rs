@@ -121,6 +121,8 @@ impl Target for Pretended {
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
+        // Nothing depends on it: where it cannot be kept, it is pretended for this run.
+        let _ = self.workers.announce(order.to, "pretending");
         self.workers.set(order.to);
         Ok(Scaled { note: would(order), ..Scaled::default() })
     }

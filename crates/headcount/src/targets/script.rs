@@ -17,10 +17,13 @@ use crate::clock;
 use crate::config::Place;
 use crate::finding::Finding;
 use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES, STATUS_BYTES};
-use crate::secret::Secret;
-use crate::targets::assumed::{Assumed, ending};
+use crate::secret::{self, Secret};
+use crate::targets::assumed::{Assumed, ending, problem_with_initial};
 use crate::targets::command::{Ended, Fault, run};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, answer, program};
+
+/// The longest time that a script may take.
+const LONGEST: Span = Span::from_hours(1);
 
 /// A program that is told the number of workers.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -36,7 +39,8 @@ pub struct ScriptConfig {
     pub command: Words,
     /// What runs `command`, for a script without a `#!` line: `bash`.
     pub interpreter: Option<Words>,
-    /// After this long the script is killed, with everything it started.
+    /// After this long, at most 1h, the script is killed, with everything it started that is still in
+    /// its process group.
     pub timeout: Span,
     /// A program that prints how many workers there are: a number, or a JSON object with `ready`,
     /// `starting` and so on, or with a list of `workers`. `interpreter` does not apply to it.
@@ -98,8 +102,11 @@ impl ScriptConfig {
                 say(&format!("env.{name}"), &what);
             }
         }
-        if self.timeout <= Span::ZERO {
-            say("timeout", "must be above 0");
+        if self.timeout <= Span::ZERO || self.timeout > LONGEST {
+            say("timeout", "must be above 0 and at most 1h");
+        }
+        if let Some(what) = problem_with_initial(self.initial) {
+            say("initial", &what);
         }
         match (&self.status_command, self.initial) {
             (None, None) => say(
@@ -200,7 +207,49 @@ impl Script {
             .envs(self.config.env.iter().map(|(name, value)| (name, value.expose())))
             .env("HEADCOUNT_GROUP", &self.group)
             .current_dir(&self.directory);
-        run(command, limit, keep).await
+        let mut ended = run(command, limit, keep).await?;
+        for said in [&mut ended.output, &mut ended.errors] {
+            *said = secret::without(said, self.config.env.values().map(Secret::expose));
+        }
+        Ok(ended)
+    }
+
+    /// What it is, for messages.
+    fn what(&self) -> String {
+        format!("script {}", self.command.name())
+    }
+
+    /// Tells the script.
+    async fn tell(&self, order: &Order) -> Result<Scaled, TargetError> {
+        let desired = order.to.to_string();
+        // A program cannot be given a NUL.
+        let reason = order.reason.replace('\0', " ");
+        let event_type = order.kind.event_type(order.from, order.to);
+        let mut command = self.command.command();
+        command
+            .args([self.group.as_str(), &desired, &reason, event_type])
+            .env("HEADCOUNT_DESIRED", &desired)
+            .env("HEADCOUNT_REASON", &reason)
+            .env("HEADCOUNT_EVENT", order.kind.name())
+            .env("HEADCOUNT_CURRENT", order.from.to_string())
+            .env("HEADCOUNT_VICTIMS", order.victims.join(" "))
+            .env("HEADCOUNT_TOKEN", order.token.to_string());
+        let ended =
+            self.run(command, self.timeout, OUTPUT_BYTES).await.map_err(|fault| match fault {
+                Fault::Timeout(limit) => {
+                    TargetError::Timeout { what: self.what(), seconds: limit.as_secs() }
+                }
+                Fault::Start(e) => TargetError::Failed {
+                    what: self.what(),
+                    detail: why_no_start(&self.command, &e),
+                },
+            })?;
+        if !ended.status.success() {
+            let detail = format!("{}: {}", ended.status, ending(&ended.said()));
+            return Err(TargetError::Failed { what: self.what(), detail });
+        }
+        // The report is the end of the output, and what a program complains of comes before it.
+        Ok(answer::done(&format!("{}\n{}", ended.errors, ended.output)))
     }
 
     /// Asks `status_command`.
@@ -241,38 +290,16 @@ impl Target for Script {
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
-        let what = || format!("script {}", self.command.name());
-        let desired = order.to.to_string();
-        // A program cannot be given a NUL.
-        let reason = order.reason.replace('\0', " ");
-        let event_type = order.kind.event_type(order.from, order.to);
-        let mut command = self.command.command();
-        command
-            .args([self.group.as_str(), &desired, &reason, event_type])
-            .env("HEADCOUNT_DESIRED", &desired)
-            .env("HEADCOUNT_REASON", &reason)
-            .env("HEADCOUNT_EVENT", order.kind.name())
-            .env("HEADCOUNT_CURRENT", order.from.to_string())
-            .env("HEADCOUNT_VICTIMS", order.victims.join(" "))
-            .env("HEADCOUNT_TOKEN", order.token.to_string());
-        let ended =
-            self.run(command, self.timeout, OUTPUT_BYTES).await.map_err(|fault| match fault {
-                Fault::Timeout(limit) => {
-                    TargetError::Timeout { what: what(), seconds: limit.as_secs() }
-                }
-                Fault::Start(e) => {
-                    TargetError::Failed { what: what(), detail: why_no_start(&self.command, &e) }
-                }
-            })?;
-        if !ended.status.success() {
-            let detail = format!("{}: {}", ended.status, ending(&ended.said()));
-            return Err(TargetError::Failed { what: what(), detail });
+        if self.status.is_some() {
+            return self.tell(order).await;
         }
-        if self.status.is_none() {
-            self.assumed.set(order.to);
+        self.assumed.announce(order.to, &self.what())?;
+        let told = self.tell(order).await;
+        match told {
+            Ok(_) => self.assumed.set(order.to),
+            Err(_) => self.assumed.withdraw(),
         }
-        // The report is the end of the output, and what a program complains of comes before it.
-        Ok(answer::done(&format!("{}\n{}", ended.errors, ended.output)))
+        told
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -360,5 +387,16 @@ mod tests {
             ..good
         };
         assert_eq!(keys(&wrong), ["env.HEADCOUNT_GROUP", "timeout", "initial"]);
+        let absurd = ScriptConfig {
+            timeout: Span::from_hours(999_999),
+            initial: Some(99_999_999),
+            status_command: None,
+            env: BTreeMap::new(),
+            ..wrong
+        };
+        let said = absurd.problems();
+        let limit = "99999999 is above the limit of 10000 workers".to_owned();
+        assert_eq!(said[1], ("initial".to_owned(), limit), "{said:?}");
+        assert_eq!(keys(&absurd), ["timeout", "initial"]);
     }
 }

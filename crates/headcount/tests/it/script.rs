@@ -161,7 +161,42 @@ async fn the_number_that_was_set_is_remembered_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_script_that_hangs_is_killed_with_everything_it_started() {
+async fn what_cannot_be_kept_for_after_a_restart_is_not_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    // A folder below a file cannot be made, not even by root.
+    std::fs::write(folder.path().join("state"), "").unwrap();
+    let config = assuming(shell("echo ran >> ran"), 1);
+    let mut target = open(&config, folder.path());
+    let error = target.scale(&order(1, 2, &[])).await.unwrap_err().to_string();
+    assert!(error.contains("nothing was changed, since the number of workers"), "{error}");
+    assert!(!folder.path().join("ran").exists());
+
+    std::fs::remove_file(folder.path().join("state")).unwrap();
+    target.scale(&order(1, 5, &[])).await.unwrap();
+    let mut failing = open(&assuming(shell("exit 1"), 1), folder.path());
+    failing.scale(&order(5, 9, &[])).await.unwrap_err();
+    let again = open(&config, folder.path()).status().await.unwrap();
+    assert_eq!(again.reading.capacity(), 5, "what failed was not set");
+}
+
+#[tokio::test]
+async fn what_a_script_says_is_told_without_secrets_and_control_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = [("MYTOK".to_owned(), "hush-hush-hush".into())];
+    let script = r#"printf 'a\033[2Jb %s\r\n' "$MYTOK"; exit "$1""#;
+    let words = |code: &str| Words::Many(["sh", "-c", script, "sh", code].map(String::from).into());
+    let config = |code| ScriptConfig { env: secret.clone().into(), ..assuming(words(code), 1) };
+    let note = open(&config("0"), folder.path()).scale(&order(1, 2, &[])).await.unwrap().note;
+    assert_eq!(note, "a[2Jb ...");
+    let error = open(&config("3"), folder.path()).scale(&order(1, 2, &[])).await.unwrap_err();
+    assert_eq!(error.to_string(), "script sh: exit status: 3: a[2Jb ...");
+    let asked = ScriptConfig { env: secret.clone().into(), ..asking("echo $MYTOK") };
+    let missing = open(&asked, folder.path()).status().await.unwrap_err();
+    assert!(!missing.detail.contains("hush"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_script_that_hangs_is_killed_with_its_process_group() {
     let folder = tempfile::tempdir().unwrap();
     let script = "sleep 1000 & echo $! > child; trap '' TERM; sleep 1000";
     let timeout = Span::from_secs(1);

@@ -152,6 +152,19 @@ async fn it_gives_up_with_what_the_server_said_and_assumes_nothing() {
 }
 
 #[tokio::test]
+async fn what_a_server_repeats_of_the_headers_is_not_told() {
+    let (hook, folder) = (Hook::start().await, tempfile::tempdir().unwrap());
+    let headers = [("Authorization".to_owned(), "Bearer hush-hush".into())].into();
+    let mut target = open(&WebhookConfig { headers, ..to(&hook) }, folder.path());
+    let body = "Authorization: Bearer hush-hush\n\u{1b}[2Jtoken=hush-hush".to_owned();
+    hook.replies([200, 400].map(|status| Reply { body: body.clone(), ..Reply::status(status) }));
+    let note = target.scale(&order(1, 2, &[])).await.unwrap().note;
+    assert_eq!(note, "Authorization: ...; [2Jtoken=...");
+    let error = target.scale(&order(2, 3, &[])).await.unwrap_err().to_string();
+    assert!(error.ends_with("Authorization: ... [2Jtoken=..."), "{error}");
+}
+
+#[tokio::test]
 async fn nobody_there_and_no_answer_are_told_apart() {
     let (hook, folder) = (Hook::start().await, tempfile::tempdir().unwrap());
     let url = format!("http://127.0.0.1:{}/scale?key=s3cret", free_port());

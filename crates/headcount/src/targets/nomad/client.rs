@@ -267,6 +267,9 @@ impl Client {
         limit: Duration,
         Topic { what, needs }: Topic<'_>,
     ) -> ApiError {
+        // It may repeat what it was sent.
+        let token = self.token().ok().flatten();
+        let body = secret::without(body, token.as_ref().map(Secret::expose));
         let said = brief(&body.split_whitespace().collect::<Vec<_>>().join(" "));
         let lower = said.to_ascii_lowercase();
         let namespace = &self.namespace;

@@ -23,6 +23,9 @@ use crate::secret::{self, Secret};
 use crate::targets::TargetError;
 use crate::targets::assumed::brief;
 
+/// A wait that is longer is not told in seconds.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Headers that are ours.
 pub(super) const OURS: [&str; 8] = [
     "connection",
@@ -107,6 +110,13 @@ impl Caller {
         secret::resolve(self.secret.as_ref(), self.secret_file.as_deref(), &self.base_dir)
     }
 
+    /// What a server says may repeat what it was sent.
+    fn without_secrets(&self, said: &str) -> String {
+        let headers = self.headers.values().filter_map(|value| value.to_str().ok());
+        let secret = self.secret().ok().flatten();
+        secret::without(said, headers.chain(secret.as_ref().map(Secret::expose)))
+    }
+
     /// Posts `body` until it is taken, each time with the same id. What an attempt that was not
     /// answered did is unknown, and the id tells the server that it is asked again.
     pub(crate) async fn post(
@@ -131,7 +141,10 @@ impl Caller {
                 return Err(failure(url, &answer, &format!(", {attempt} times")));
             }
             if wait > WEBHOOK_WAIT {
-                let asks = format!(", and asks to wait {} s", wait.as_secs());
+                let asks = match wait >= DAY {
+                    true => ", and asks to wait a day or more".to_owned(),
+                    false => format!(", and asks to wait {} s", wait.as_secs()),
+                };
                 return Err(failure(url, &answer, &asks));
             }
             tracing::debug!(attempt, error = %failure(url, &answer, ""), "webhook is tried again");
@@ -178,7 +191,7 @@ impl Caller {
                 return Ok(answer);
             }
         }
-        answer.body = Some(String::from_utf8_lossy(&bytes).into_owned());
+        answer.body = Some(self.without_secrets(&String::from_utf8_lossy(&bytes)));
         Ok(answer)
     }
 }
@@ -221,12 +234,19 @@ fn may_pass(status: StatusCode) -> bool {
 
 /// How long the server asks to wait: seconds, or a date.
 fn retry_after(response: &Response) -> Option<Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
+    wait_told(response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim())
+}
+
+fn wait_told(text: &str) -> Option<Duration> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number that is too large is a long time all the same.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_millisecond();
-    let left = at.saturating_sub(clock::now().as_millis());
+    let Ok(at) = jiff::fmt::rfc2822::parse(text) else {
+        // A date that nobody can reckon with is a far one; anything else says nothing.
+        return text.ends_with("GMT").then_some(Duration::MAX);
+    };
+    let left = at.timestamp().as_millisecond().saturating_sub(clock::now().as_millis());
     Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
 }
 
@@ -282,4 +302,25 @@ fn authorities(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let found = Certificate::from_pem_bundle(&bytes).with_context(unreadable)?;
     anyhow::ensure!(!found.is_empty(), "certificate file {} holds no certificate", path.display());
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_nobody_can_reckon_with_is_a_long_one() {
+        assert_eq!(wait_told("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait_told("Mon, 01 Jan 2024 00:00:00 GMT"), Some(Duration::ZERO));
+        for far in [
+            "99999999999999999999999999",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+            "Fri, 31 Dec 99999 23:59:59 GMT",
+        ] {
+            assert!(wait_told(far).is_some_and(|wait| wait > DAY), "{far}");
+        }
+        for odd in ["", "-1", "soon", "1.5"] {
+            assert_eq!(wait_told(odd), None, "{odd}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ use crate::config::Place;
 use crate::finding::Finding;
 use crate::limits::{LOOK_TIMEOUT, OUTPUT_BYTES, STATUS_BYTES};
 use crate::secret::Secret;
-use crate::targets::assumed::Assumed;
+use crate::targets::assumed::{Assumed, problem_with_initial};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError, answer};
 use call::Fault;
 pub(crate) use call::{Caller, shown};
@@ -109,6 +109,9 @@ impl WebhookConfig {
         }
         if self.timeout < Span::from_millis(100) || self.timeout > Span::from_mins(5) {
             say("timeout", "must be 100ms to 5m");
+        }
+        if let Some(what) = problem_with_initial(self.initial) {
+            say("initial", &what);
         }
         match (&self.status_url, self.initial) {
             (None, None) => {
@@ -252,11 +255,16 @@ impl Target for Webhook {
         let body = serde_json::to_vec(&payload).expect("texts and numbers can be written");
         let to = order.to;
         let (_, id, _) = self.sent.insert((order, id.clone(), time));
-        let said = self.caller.post(&self.url, id, &body, OUTPUT_BYTES).await?;
         if self.status.is_none() {
-            self.assumed.set(to);
+            self.assumed.announce(to, &format!("webhook {}", shown(&self.url)))?;
         }
-        Ok(answer::done(&said))
+        let said = self.caller.post(&self.url, id, &body, OUTPUT_BYTES).await;
+        match &said {
+            _ if self.status.is_some() => {}
+            Ok(_) => self.assumed.set(to),
+            Err(_) => self.assumed.withdraw(),
+        }
+        Ok(answer::done(&said?))
     }
 
     async fn check(&mut self) -> Vec<Finding> {

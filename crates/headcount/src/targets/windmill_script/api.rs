@@ -189,8 +189,13 @@ impl Api {
         let mut request = self.http.request(method, url).timeout(ask.limit).query(ask.query);
         let unusable = |detail: String| self.error(Silence::Denied, None, detail, ask.limit);
         if let Some(token) = self.token().map_err(|e| unusable(format!("{e:#}")))? {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
-                .map_err(|_| unusable("the token is none: it has a line break in it".into()))?;
+            let mut value =
+                HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(|_| {
+                    unusable(
+                        "the token has a line break in it, or another character that no token has"
+                            .into(),
+                    )
+                })?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
@@ -214,6 +219,9 @@ impl Api {
 
     /// What a status other than success means.
     fn refused(&self, status: StatusCode, body: &str, ask: Ask<'_>) -> ApiError {
+        // It may repeat what it was sent.
+        let token = self.token().ok().flatten();
+        let body = secret::without(body, token.as_ref().map(Secret::expose));
         let said = brief(&body.split_whitespace().collect::<Vec<_>>().join(" "));
         let why = match status.as_u16() {
             401 | 403 => Silence::Denied,

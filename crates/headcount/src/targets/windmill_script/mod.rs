@@ -23,7 +23,7 @@ use crate::config::Place;
 use crate::finding::Finding;
 use crate::limits::WINDMILL_WORKERS_MOVE;
 use crate::secret::Secret;
-use crate::targets::assumed::Assumed;
+use crate::targets::assumed::{Assumed, problem_with_initial};
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 use api::Api;
 
@@ -105,6 +105,9 @@ impl WindmillScriptConfig {
             if text.as_ref().is_some_and(String::is_empty) {
                 say(key, "is empty; leave it out");
             }
+        }
+        if let Some(what) = problem_with_initial(self.initial) {
+            say("initial", &what);
         }
         if self.timeout < Span::from_secs(1) || self.timeout > Span::from_mins(30) {
             say("timeout", "must be 1s to 30m");
@@ -233,12 +236,17 @@ impl Target for WindmillScript {
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
         self.settle().await?;
-        let scaled = self.run(order).await?;
-        match &mut self.assumed {
-            Some(assumed) => assumed.set(order.to),
-            None => self.moving = Some((order.to, Instant::now())),
+        if let Some(assumed) = &self.assumed {
+            assumed.announce(order.to, &format!("scaling {} to {}", self.group, order.to))?;
         }
-        Ok(scaled)
+        let scaled = self.run(order).await;
+        match (&mut self.assumed, &scaled) {
+            (Some(assumed), Ok(_)) => assumed.set(order.to),
+            (Some(assumed), Err(_)) => assumed.withdraw(),
+            (None, Ok(_)) => self.moving = Some((order.to, Instant::now())),
+            (None, Err(_)) => {}
+        }
+        scaled
     }
 
     async fn check(&mut self) -> Vec<Finding> {
@@ -274,12 +282,22 @@ mod tests {
             workspace: "a/b".into(),
             tag: Some(String::new()),
             group: Some(String::new()),
+            initial: Some(10_001),
             timeout: Span::ZERO,
             alive_window: Span::ZERO,
             ..good()
         };
-        let expected =
-            ["url", "token_file", "path", "workspace", "tag", "group", "timeout", "alive_window"];
+        let expected = [
+            "url",
+            "token_file",
+            "path",
+            "workspace",
+            "tag",
+            "group",
+            "initial",
+            "timeout",
+            "alive_window",
+        ];
         assert_eq!(keys(&wrong), expected);
         let said = format!("{:?} {wrong:?}", wrong.problems());
         assert!(!said.contains("hush"), "{said}");
