@@ -88,6 +88,8 @@ pub const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ENGINE_BODY_BYTES: usize = 64 << 20;
 /// So many names are tried for a new container.
 pub const NAMES_TRIED: u32 = 1_000;
+/// The engine is asked to make one container under so many names that others have, in one change.
+pub const NAMES_REFUSED: usize = 20;
 /// After a change, Swarm gets this long to say which tasks it picks.
 pub const SWARM_PICKS: Duration = Duration::from_secs(2);
 /// It is asked this often.

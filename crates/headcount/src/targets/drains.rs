@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use headcount_core::Silence;
@@ -46,6 +46,10 @@ struct Book {
     folder: PathBuf,
     grace: Duration,
     told: Mutex<BTreeMap<String, Told>>,
+    /// The list was read or made by this process: it knows who was told even if the file is damaged.
+    known: AtomicBool,
+    /// Since when it is not known who was told.
+    lost: OnceLock<Instant>,
     complained: AtomicBool,
 }
 
@@ -68,6 +72,8 @@ impl Drains {
                 folder,
                 grace,
                 told,
+                known: AtomicBool::new(false),
+                lost: OnceLock::new(),
                 complained: AtomicBool::new(false),
             }),
             claim: Claim::None,
@@ -104,6 +110,13 @@ impl Drains {
     /// Whether this container was told to go.
     pub fn has(&self, id: &str) -> bool {
         self.book.told().contains_key(id)
+    }
+
+    /// For how long still nobody must be told to go: the list was damaged, and a second signal may end
+    /// a worker that finishes its job after the first.
+    pub fn unsure(&self) -> Option<Duration> {
+        let left = self.book.grace.checked_sub(self.book.lost.get()?.elapsed())?;
+        (!left.is_zero()).then_some(left)
     }
 
     /// Tells a container to go; returns when it has its signal, and sees it off in the background.
@@ -164,17 +177,34 @@ impl Book {
     fn read(&self) -> BTreeMap<String, Told> {
         let read = match std::fs::read(self.path()) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+            // There is none, or none can ever have been there.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(BTreeMap::new())
+            }
             Err(error) => Err(error),
         };
-        read.unwrap_or_else(|error| {
-            // It is read at every look: once is enough.
-            if !self.complained.swap(true, Ordering::Relaxed) {
-                let file = self.path();
-                warn!(file = %file.display(), %error, "the list of draining workers is unreadable");
+        match read {
+            Ok(told) => {
+                self.known.store(true, Ordering::Relaxed);
+                told
             }
-            BTreeMap::new()
-        })
+            Err(error) => {
+                if !self.known.load(Ordering::Relaxed) {
+                    self.lost.get_or_init(Instant::now);
+                }
+                // It is read at every look: once is enough.
+                if !self.complained.swap(true, Ordering::Relaxed) {
+                    let file = self.path();
+                    warn!(file = %file.display(), %error,
+                        "the list of draining workers is unreadable; if this run does not know \
+                         them, they look ready, and nobody is told to go for {} s",
+                        self.grace.as_secs());
+                }
+                self.told().clone()
+            }
+        }
     }
 
     fn save(&self) {
@@ -265,5 +295,31 @@ impl Book {
         }
         sleep(Duration::from_millis(20)).await;
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_damaged_list_nobody_is_told_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("draining.json");
+        let open = |grace| {
+            let engine = Engine::new(Some("unix:///no.sock")).unwrap();
+            let mut drains = Drains::new(engine, folder.path(), Duration::from_secs(grace));
+            drains.only_look();
+            drains.look();
+            drains
+        };
+        std::fs::write(&file, r#"{"a": {"name": "w-1", "life": "x"}}"#).unwrap();
+        let mut drains = open(60);
+        assert!(drains.has("a") && drains.unsure().is_none());
+        std::fs::write(&file, "{").unwrap();
+        drains.look();
+        assert!(drains.has("a") && drains.unsure().is_none(), "this run knows it");
+        assert!(open(60).unsure().is_some(), "and the next one does not");
+        assert!(open(0).unsure().is_none(), "whoever was told has had its time");
     }
 }

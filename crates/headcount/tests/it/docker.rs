@@ -417,6 +417,9 @@ async fn an_engine_in_trouble_is_silence_and_the_next_tick_recovers() {
     let error = target.scale(&order(1, 3, &[])).await.unwrap_err();
     assert!(matches!(error, TargetError::Failed { .. }), "{error}");
     assert_eq!(all.ids(), workers);
+    proxy.fault_on("/containers/create", Fault::Answers(409));
+    let error = target.scale(&order(1, 3, &[])).await.unwrap_err().to_string();
+    assert!(error.contains("all of 20 names, "), "{error}");
     proxy.fault(None);
     target.scale(&order(1, 3, &[])).await.unwrap();
     assert_eq!(target.status().await.unwrap().reading.ready, 3);

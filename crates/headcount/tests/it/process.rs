@@ -324,6 +324,35 @@ fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
 }
 
 #[test]
+fn a_worker_whose_record_is_damaged_is_not_told_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let _sweep = Sweep(folder.path());
+    let path = folder.path().to_owned();
+    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
+    let (there, first) = (path.clone(), config.clone());
+    in_a_run_that_dies(async move {
+        let mut target = open(&first, &there);
+        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+        ready(&there, &id).await;
+        target.scale(&order(1, 0, &[&id])).await.unwrap();
+        let file = there.join(format!("state/g/workers/{id}.json"));
+        std::fs::write(&file, "{\"id\":").unwrap();
+    });
+    in_a_run_that_dies(async move {
+        let mut target = open(&config, &path);
+        let seen = target.status().await.unwrap();
+        let id = seen.reading.workers[0].id.clone();
+        let error = target.scale(&order(1, 0, &[&id])).await.unwrap_err();
+        assert!(matches!(error, TargetError::NotNow { .. }), "{error}");
+        let impatient = ProcessConfig { grace: Span::ZERO, ..config };
+        let file = path.join(format!("state/g/workers/{id}.json"));
+        std::fs::write(&file, "{\"id\":").unwrap();
+        let removed = open(&impatient, &path).scale(&order(1, 0, &[&id])).await.unwrap().removed;
+        assert_eq!(removed, [id], "its grace is over");
+    });
+}
+
+#[test]
 fn workers_are_found_by_their_environment_when_the_records_are_lost() {
     let folder = tempfile::tempdir().unwrap();
     let _sweep = Sweep(folder.path());

@@ -233,6 +233,14 @@ impl Containers {
             ));
         }
         let listed = self.look().await.map_err(failed("look at the containers"))?;
+        if let Some(left) = self.drains.unsure() {
+            let detail = format!(
+                "the list of draining workers is damaged: who was told to go already is not known, \
+                 and nobody is told for another {} s",
+                left.as_secs()
+            );
+            return Err(TargetError::NotNow { what, detail });
+        }
         let serving: Vec<&Container> =
             listed.iter().filter(|(_, role)| *role == Role::Serves).map(|(c, _)| c).collect();
         let serving_now = u32::try_from(serving.len()).unwrap_or(u32::MAX);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::limits::NAMES_TRIED;
+use crate::limits::{NAMES_REFUSED, NAMES_TRIED};
 use crate::queues::Identity;
 use crate::targets::containers::fleet::{Plan, Role};
 use crate::targets::containers::{Containers, Times, failed};
@@ -187,7 +187,11 @@ impl Docker {
     ) -> Result<(String, String), EngineError> {
         let body = source.template.body(&source.image, &self.group);
         let names = (1..=NAMES_TRIED).map(|n| self.config.called(&self.group, n));
+        let mut refused = Vec::new();
         for name in names.filter(|name| !taken.contains(name)) {
+            if refused.len() >= NAMES_REFUSED {
+                break;
+            }
             let path = format!("/containers/create?name={}", escaped(&name));
             match self.containers.engine.ask(Method::POST, &path, Some(&body)).await {
                 Ok(answer) => {
@@ -197,14 +201,21 @@ impl Docker {
                     return Ok((id.to_owned(), name));
                 }
                 // Somebody else's container has this name.
-                Err(error) if error.status == Some(409) => {}
+                Err(error) if error.status == Some(409) => refused.push(name),
                 Err(error) => {
                     let detail = source.template.without_secrets(&error.detail);
                     return Err(EngineError { detail, ..error });
                 }
             }
         }
-        let detail = format!("{NAMES_TRIED} names like {} are taken: set `name`", self.config.name);
+        let detail = match refused.split_first() {
+            Some((first, rest)) => format!(
+                "the engine says that all of {} names, {first} to {}, are taken: set `name`",
+                refused.len(),
+                rest.last().unwrap_or(first)
+            ),
+            None => format!("{NAMES_TRIED} names like {} are in use: set `name`", self.config.name),
+        };
         Err(EngineError::absent(detail))
     }
 

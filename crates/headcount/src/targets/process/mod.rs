@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::clock;
 use crate::config::Place;
@@ -125,6 +125,7 @@ impl ProcessConfig {
             config: self.clone(),
             tasks: JoinSet::new(),
             searched: false,
+            unsure: HashMap::new(),
             done: None,
             only_look: false,
             output_lost: false,
@@ -147,6 +148,8 @@ struct Process {
     tasks: JoinSet<()>,
     /// The workers that an earlier run left were searched by their environment.
     searched: bool,
+    /// Workers whose record was damaged, since when that is known: they may have been told to go.
+    unsure: HashMap<String, Instant>,
     /// The scale-out carried out since the last look, by its [`Order::from`] and [`Order::to`].
     done: Option<(u32, u32)>,
     only_look: bool,
@@ -167,6 +170,9 @@ impl Process {
         if !std::mem::replace(&mut self.searched, true) {
             for record in record::search(&self.mark, clock::now()) {
                 if !self.fleet.knows(&record.id) {
+                    if self.fleet.records.has(&record.id) {
+                        self.doubt(&record.id);
+                    }
                     if !self.only_look {
                         self.fleet.write(&record);
                     }
@@ -177,6 +183,22 @@ impl Process {
         if self.only_look {
             self.fleet.drop_ended();
         }
+    }
+
+    /// Whether a worker was told to go stands in its record, which is damaged.
+    fn doubt(&mut self, id: &str) {
+        tracing::warn!(
+            worker = id,
+            "its record is damaged: it may have been told to go, and is not told again for {:#}",
+            self.config.grace
+        );
+        self.unsure.insert(id.to_owned(), Instant::now());
+    }
+
+    /// Whether a worker may have been told to go less than its grace ago.
+    fn is_unsure(&self, id: &str) -> bool {
+        let grace = clock::duration(self.config.grace);
+        self.unsure.get(id).is_some_and(|since| since.elapsed() < grace)
     }
 
     fn take_over(&mut self, record: Record) {
@@ -296,13 +318,21 @@ impl Process {
         let most = surplus.min(order.from.saturating_sub(order.to)) as usize;
         let mut removed = Vec::new();
         for id in &order.victims {
-            if removed.len() < most && self.fleet.drain(id) {
+            if removed.len() < most && !self.is_unsure(id) && self.fleet.drain(id) {
                 removed.push(id.clone());
             }
         }
         let gone = order.victims.iter().filter(|id| !self.fleet.serves(id)).count();
         let is_done = gone >= order.from.saturating_sub(order.to) as usize;
         let note = match removed.as_slice() {
+            [] if !is_done && order.victims.iter().any(|id| self.is_unsure(id)) => {
+                let what = format!("scale-in from {} to {}", order.from, order.to);
+                let detail =
+                    "the records of the chosen are damaged: they may have been told to go \
+                              already, and are not told twice within their grace"
+                        .into();
+                return Err(TargetError::NotNow { what, detail });
+            }
             [] if !is_done => {
                 return Err(TargetError::Contradiction { there, decided_for: order.from });
             }

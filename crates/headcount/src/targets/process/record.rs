@@ -97,6 +97,11 @@ impl Records {
         files.filter_map(|path| read_one(&path)).filter(|r| r.boot_id == boot_id).collect()
     }
 
+    /// Whether something is written down of a worker, legible or not.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.file(id).exists()
+    }
+
     fn file(&self, id: &str) -> PathBuf {
         self.0.join(format!("{id}.json"))
     }
