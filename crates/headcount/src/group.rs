@@ -1,5 +1,6 @@
 //! The loop of one group: observe, decide, record, act, note. Nothing else changes the world.
 
+mod contest;
 mod news;
 mod tick;
 mod voice;
@@ -26,6 +27,7 @@ use crate::queues::{Queue, QueueSeen};
 use crate::store::Store;
 use crate::targets::{FleetSeen, Order, Target, TargetError};
 
+use contest::{Contest, Contested};
 pub use news::News;
 pub use tick::Tick;
 use voice::Voice;
@@ -75,6 +77,8 @@ pub struct Group {
     voice: Voice,
     /// Who may be busy by the last look, see [`Order::busy`].
     busy: HashMap<String, Option<Span>>,
+    /// Whether somebody else sets the same number.
+    contest: Contest,
 }
 
 impl Group {
@@ -88,6 +92,7 @@ impl Group {
             looked: None,
             listed_at: None,
             busy: HashMap::new(),
+            contest: Contest::default(),
         }
     }
 
@@ -97,6 +102,8 @@ impl Group {
         mut tuned: watch::Receiver<Tuning>,
         mut stop: watch::Receiver<Stop>,
     ) {
+        // It may start again after a break.
+        self.tune(tuned.borrow_and_update().clone());
         let wakes = self.parts.queue.wakes().unwrap_or_default();
         while *stop.borrow() == Stop::No {
             let rest = clock::duration(self.tick().await).max(LEAST_REST);
@@ -125,19 +132,23 @@ impl Group {
         self.voice.leads();
         let mut state = self.take_up();
         let mut seen = self.observe().await;
+        self.contest.saw(seen.fleet.value().and_then(|fleet| fleet.desired));
         let now = self.now();
         state.controls = self.parts.store.controls(&self.parts.name);
 
         let decision = self.decide(&mut state, &mut seen, now);
         let alerts = self.judge(&mut state, &seen, now);
-        let news = is_news(&state, &decision);
+        // A number that somebody else sets again and again is set rarely.
+        let rests = decision.change().is_some_and(|(_, to)| self.contest.rests(to));
+        let news = is_news(&state, &decision) && !rests;
         if !news {
             state.pending = None;
         }
         self.record(&seen, &decision, &state, news);
         self.alert(alerts, &seen, &decision);
-        let outcome = if news { self.act(&decision, token).await } else { None };
-        let again = waits_again(&state, outcome.as_ref());
+        let mut outcome = if news { self.act(&decision, token).await } else { None };
+        let again =
+            waits_again(&state, outcome.as_ref()) | self.is_contested(&decision, outcome.as_mut());
         self.note(&mut state, &decision, outcome.as_ref(), again);
         self.watch_over(&seen, token).await;
         self.tell(&state, seen, &decision, outcome, again).await;
@@ -181,6 +192,25 @@ impl Group {
         let tick = Tick { stand_by: Some(held), ..self.blank_tick() };
         let _ = self.parts.ticks.send(Arc::new(tick));
         STAND_BY
+    }
+
+    /// Whether the change was made although somebody else undoes it each time, as was told before.
+    /// The first time it is added to what became of it.
+    fn is_contested(
+        &mut self,
+        decision: &Decision,
+        outcome: Option<&mut (Outcome, String)>,
+    ) -> bool {
+        let (Some((_, to)), Some((Outcome::Done, note))) = (decision.change(), outcome) else {
+            return false;
+        };
+        let contested = self.contest.did(to);
+        if contested == Contested::News {
+            self.voice.contested(to);
+            let comma = if note.is_empty() { "" } else { "; " };
+            *note += &format!("{comma}somebody else sets the number: it is set more rarely now");
+        }
+        contested == Contested::Again
     }
 
     fn blank_tick(&self) -> Tick {

@@ -179,6 +179,16 @@ pub const HOST_SAMPLES: usize = 900;
 pub const KERNEL_FILE_BYTES: u64 = 1 << 20;
 /// A change that takes long is told this often.
 pub const STILL_EVERY: Duration = Duration::from_secs(10);
+/// A group whose loop broke starts again after this long, then twice as long each time.
+pub const LOOP_BACK_OFF: Duration = Duration::from_secs(1);
+/// At most this long passes before it starts again; if it ran longer, all begins anew.
+pub const LOOP_BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
+/// A number that was another one so often in a row right after it was set is set by somebody else.
+pub const CONTESTED: u32 = 3;
+/// It is set again after this long, then twice as long each time.
+pub const CONTEST_BACK_OFF: Duration = Duration::from_secs(5);
+/// At most this long passes between two times.
+pub const CONTEST_BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
 /// A group that is opened anew may take this long to let go of what it does.
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// HTTP connections at the same time; more wait.

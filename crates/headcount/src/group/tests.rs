@@ -31,6 +31,8 @@ struct Script {
     fleet: Result<u32, Silence>,
     target_fails: bool,
     target_waits: bool,
+    /// Somebody else sets the number to this as soon as it is changed.
+    pinned: Option<u32>,
     runs_here: bool,
     lease: Result<u64, String>,
     cpu: f64,
@@ -50,6 +52,7 @@ impl World {
             fleet: Ok(workers),
             target_fails: false,
             target_waits: false,
+            pinned: None,
             runs_here: true,
             lease: Ok(1),
             cpu: 20.0,
@@ -110,7 +113,8 @@ impl Target for World {
             started_at: Some(Timestamp::from_millis(i.into())),
             version: None,
         };
-        let reading = FleetReading::of((0..n).map(worker).collect());
+        let mut reading = FleetReading::of((0..n).map(worker).collect());
+        reading.desired = self.see().pinned;
         Ok(FleetSeen { reading, ..FleetSeen::default() })
     }
 
@@ -125,7 +129,7 @@ impl Target for World {
             let (what, detail) = ("scale".into(), "scripted".into());
             return Err(TargetError::Failed { what, detail });
         }
-        self.set(|s| s.fleet = Ok(order.to));
+        self.set(|s| s.fleet = Ok(s.pinned.unwrap_or(order.to)));
         Ok(Scaled::default())
     }
 
@@ -434,6 +438,25 @@ async fn a_person_ends_the_wait_after_failures() {
     let seen = group.observe().await;
     let decision = decide(&bench.rules, &mut state, &seen, Cadence::EveryLook, seen.t);
     assert_eq!((decision.change(), state.breaker.additions.count), (Some((1, 2)), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_somebody_else_sets_is_told_of_once_and_set_rarely() {
+    let bench = Bench::new(30);
+    let mut group = bench.group();
+    bench.world.set(|s| s.pinned = Some(30));
+    pass(&mut group, 3_600).await;
+    let tries = targets(&bench.world);
+    let most = bench.rules.workers.max;
+    assert!(tries.iter().all(|to| *to == most), "{tries:?}");
+    assert!((10..25).contains(&tries.len()), "{} tries", tries.len());
+    let events = group.parts.store.events(Some("g"), None, 100);
+    let outcomes: Vec<_> = events.iter().map(|event| event.outcome).collect();
+    assert_eq!(outcomes, [Some(Outcome::Done); 4], "no failure, and told once");
+    assert!(events[0].note.contains("somebody else sets the number"), "{:?}", events[0]);
+    bench.world.set(|s| (s.pinned, s.fleet) = (None, Ok(30)));
+    pass(&mut group, 400).await;
+    assert!(bench.world.see().fleet.unwrap() <= most, "they are gone");
 }
 
 #[tokio::test(start_paused = true)]

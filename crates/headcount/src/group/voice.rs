@@ -138,6 +138,15 @@ impl Voice {
         }
     }
 
+    /// The number is another one again each time after it was set.
+    pub fn contested(&self, to: u32) {
+        tracing::warn!(
+            group = self.group,
+            "somebody else sets the number: it does not stay at {to}; it is set more rarely now. Let \
+             only one scale these workers"
+        );
+    }
+
     /// A change that takes long.
     pub fn still(&self, from: u32, to: u32, seconds: u64) {
         tracing::info!(group = self.group, "going from {from} to {to}, for {seconds} s now");
