@@ -1,5 +1,7 @@
 //! The daemon: runs every group, serves HTTP, reloads the configuration, and ends in order.
 
+mod keep;
+
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -435,7 +437,20 @@ impl Daemon {
     fn start(&mut self, config: &GroupConfig, group: Group) {
         let (tuning, tuned) = watch::channel(Tuning::of(config));
         let (stop, told) = watch::channel(Stop::No);
-        let task = tokio::spawn(group.run(tuned, told));
+        let (shared, opened) = (self.shared.clone(), config.clone());
+        let (mut first, for_group) = (Some(group), told.clone());
+        let run = move || {
+            // A target whose configuration is another one is opened anew by a reload: only rules
+            // change meanwhile, and the group takes them over when it starts.
+            let group = first.take().map_or_else(|| shared.open(&opened), Ok);
+            let (tuned, told) = (tuned.clone(), for_group.clone());
+            async move {
+                group?.run(tuned, told).await;
+                anyhow::Ok(())
+            }
+        };
+        let name = config.name.clone();
+        let task = tokio::spawn(keep::keep_running(name, Arc::clone(&self.health), told, run));
         self.groups.insert(config.name.clone(), Task { tuning, stop, task });
     }
 

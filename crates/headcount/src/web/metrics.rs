@@ -36,6 +36,7 @@ pub struct Metrics {
     most: Family<GroupLabels, Gauge>,
     paused: Family<GroupLabels, Gauge>,
     alerts: Family<AlertLabels, Gauge>,
+    loop_failures: Family<GroupLabels, Counter>,
     store_ok: Gauge,
     config_ok: Gauge,
 }
@@ -102,6 +103,7 @@ impl Default for Metrics {
             most: Family::default(),
             paused: Family::default(),
             alerts: Family::default(),
+            loop_failures: Family::default(),
             store_ok: Gauge::default(),
             config_ok: Gauge::default(),
         };
@@ -139,6 +141,8 @@ impl Default for Metrics {
         registry.register("workers_max", "The most workers by the rules", made.most.clone());
         registry.register("paused", "Whether a person paused scaling", made.paused.clone());
         registry.register("alert", "Whether an alert is raised", made.alerts.clone());
+        let help = "Times that the loop of a group broke and had to start again";
+        registry.register("loop_failures", help, made.loop_failures.clone());
         registry.register("store_writable", "Whether state can be kept", made.store_ok.clone());
         let help = "Whether the configuration file in place is the one in use";
         registry.register("config_current", help, made.config_ok.clone());
@@ -194,6 +198,11 @@ impl Metrics {
                 ActionLabels { group: tick.group.clone(), kind: decision.kind.name(), outcome };
             self.actions.get_or_create(&labels).inc();
         }
+    }
+
+    /// The loop of a group broke.
+    pub fn count_loop_failure(&self, group: &str) {
+        self.loop_failures.get_or_create(&GroupLabels { group: group.to_owned() }).inc();
     }
 
     /// Whether the store can be written and the configuration file is the one in use.

@@ -34,6 +34,8 @@ pub struct Health {
 #[derive(Default)]
 struct Inner {
     groups: BTreeMap<String, Option<Seen>>,
+    /// Groups whose loop broke, and why, until their next tick.
+    broken: BTreeMap<String, String>,
     bad_config: Option<String>,
 }
 
@@ -58,6 +60,29 @@ impl Health {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut old = std::mem::take(&mut inner.groups);
         inner.groups = names.map(|n| (n.to_string(), old.remove(n).flatten())).collect();
+        let Inner { groups, broken, .. } = &mut *inner;
+        broken.retain(|name, _| groups.contains_key(name));
+    }
+
+    /// The loop of a group broke; it ticks again soon.
+    pub fn set_broken(&self, group: &str, why: String) {
+        self.metrics.count_loop_failure(group);
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.broken.insert(group.to_owned(), why);
+    }
+
+    /// The groups whose loop is broken, one line each.
+    pub fn broken(&self) -> Vec<String> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.broken.iter().map(|(name, why)| format!("{name}: {why}")).collect()
+    }
+
+    /// The page of metrics, in the OpenMetrics format.
+    pub fn page(&self) -> String {
+        let bad_config =
+            self.inner.lock().unwrap_or_else(PoisonError::into_inner).bad_config.is_some();
+        self.metrics.set_health(self.store.trouble().is_none(), !bad_config);
+        self.metrics.text()
     }
 
     /// Why the configuration file in place is not the one in use, if so.
@@ -94,6 +119,7 @@ impl Health {
         if let Some(group) = inner.groups.get_mut(&tick.group) {
             *group = Some(Seen { at: Instant::now(), silent });
         }
+        inner.broken.remove(&tick.group);
     }
 
     /// What keeps this Headcount from doing its work, one line each.
@@ -106,7 +132,17 @@ impl Health {
             }
             Some(seen) => seen.silent.as_ref().map(|why| format!("{name}: {why}")),
         };
-        inner.groups.iter().filter_map(group).collect()
+        let silent: Vec<String> = inner.groups.iter().filter_map(group).collect();
+        drop(inner);
+        self.broken().into_iter().chain(silent).collect()
+    }
+
+    /// What keeps the loops from turning, one line each.
+    fn stuck(&self) -> Vec<String> {
+        let broken = self.broken();
+        let stuck =
+            |trouble: &String| trouble.contains("not looked at for") || broken.contains(trouble);
+        self.troubles().into_iter().filter(stuck).collect()
     }
 
     /// What is wrong although the work goes on.
@@ -142,8 +178,7 @@ pub async fn serve(health: Arc<Health>, listen: SocketAddr) -> anyhow::Result<So
 
 /// The process is up and its loops turn.
 async fn healthz(State(health): State<Arc<Health>>) -> impl IntoResponse {
-    let stuck: Vec<_> =
-        health.troubles().into_iter().filter(|t| t.contains("not looked at for")).collect();
+    let stuck = health.stuck();
     let status = if stuck.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "ok": stuck.is_empty(), "troubles": stuck })))
 }
@@ -157,13 +192,8 @@ async fn readyz(State(health): State<Arc<Health>>) -> impl IntoResponse {
 }
 
 async fn metrics_page(State(health): State<Arc<Health>>, headers: HeaderMap) -> impl IntoResponse {
-    let bad_config = {
-        let inner = health.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.bad_config.is_some()
-    };
-    health.metrics.set_health(health.store.trouble().is_none(), !bad_config);
     let accept = headers.get(header::ACCEPT).and_then(|a| a.to_str().ok()).unwrap_or_default();
-    let page = health.metrics.text();
+    let page = health.page();
     if accept.contains("application/openmetrics-text") {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         return ([(header::CONTENT_TYPE, kind)], page);
