@@ -195,7 +195,7 @@ impl State {
         self.unmade = None;
         match outcome {
             Outcome::Done => {
-                self.breaker.succeeded(&pending);
+                self.breaker.succeeded();
                 self.start_cooldowns(&pending);
                 return;
             }

@@ -235,7 +235,8 @@ fn history(seed: u64, streaks: bool, seen: &mut Seen) {
         }
         let wanted = decision.wanted.expect("the fleet is known");
         if wanted != workers {
-            let fails = rng.u8(0..4) == 0 && (streaks || !failed_last);
+            let one_in = if streaks { 2 } else { 4 };
+            let fails = rng.u8(0..one_in) == 0 && (streaks || !failed_last);
             failed_last = fails;
             if fails {
                 seen.failures += 1;

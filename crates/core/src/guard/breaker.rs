@@ -64,9 +64,10 @@ impl Failures {
 }
 
 impl BreakerState {
-    /// A change was made. What it says of the other direction is not known.
-    pub(crate) fn succeeded(&mut self, change: &Pending) {
-        *self.of(change) = Failures::default();
+    /// A change was made, either way: the target works, so both rows end.
+    pub(crate) fn succeeded(&mut self) {
+        self.additions = Failures::default();
+        self.removals = Failures::default();
     }
 
     /// A change failed; the target `said` why.
@@ -182,7 +183,7 @@ mod tests {
     fn a_success_ends_the_row() {
         let (scene, mut state) = (Scene::new(2), BreakerState::default());
         (0..5).for_each(|_| fail(&mut state, 3, scene.now));
-        state.succeeded(&change(3));
+        state.succeeded();
         fail(&mut state, 3, scene.now);
         assert_eq!(judge(&scene, &mut state, 3).wanted, 3);
     }
@@ -193,8 +194,6 @@ mod tests {
         for (to, expected) in [(3, (2, 1)), (2, (3, 2))] {
             let (scene, mut state) = (Scene::new(2), BreakerState::default());
             (0..5).for_each(|_| fail(&mut state, to, scene.now));
-            // A success of the other direction mends nothing.
-            state.succeeded(&change(5 - to));
             let got = [3, 1].map(|wanted| judge(&scene, &mut state, wanted).wanted);
             assert_eq!((got[0], got[1]), expected);
         }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use crate::decision::{Rule, Why};
 use crate::guard::{Draft, Look};
-use crate::reading::{Worker, WorkerState};
+use crate::reading::{QueueReading, Worker, WorkerState};
 use crate::rules::Busy;
 
 /// Cuts a scale-in to the workers that are idle, and names them.
@@ -49,7 +49,9 @@ fn idle_for_sure(look: &Look<'_>, listed: &[&Worker]) -> Result<u32, Why> {
         let idle = listed.iter().filter(|w| w.busy == Some(false)).count();
         return Ok(u32::try_from(idle).unwrap_or(u32::MAX));
     }
-    match look.fleet.busy.map(u64::from).or(look.queue.map(|q| q.active)) {
+    // Nobody vouches for a single worker: one that seems gone may only be silent, and at its job.
+    let held = |q: &QueueReading| q.active.saturating_add(q.orphaned.unwrap_or(0));
+    match look.fleet.busy.map(u64::from).or(look.queue.map(held)) {
         None => Err(Why::BusyUnknown),
         Some(0) => Ok(look.current),
         Some(active) => Err(Why::WhichIsIdleUnknown { active, of: look.current }),
@@ -148,6 +150,19 @@ mod tests {
         scene.queue = None;
         let draft = scene.judge(1, apply);
         assert_eq!((draft.wanted, &draft.trail[0].why), (4, &Why::BusyUnknown));
+    }
+
+    #[test]
+    fn whoever_may_hold_a_job_that_seems_orphaned_stays() {
+        let orphaned = |marks| {
+            let mut scene = scene(FleetReading::of(four(marks)), 0, Busy::Protect);
+            scene.queue.as_mut().unwrap().orphaned = Some(1);
+            let draft = scene.judge(1, apply);
+            (draft.wanted, draft.victims)
+        };
+        assert_eq!(orphaned([None; 4]), (4, vec![]));
+        let (left, victims) = orphaned([Some(false), None, None, Some(false)]);
+        assert_eq!((left, victims.len()), (2, 2), "those known to be idle may go");
     }
 
     #[test]

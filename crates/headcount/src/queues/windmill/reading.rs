@@ -68,10 +68,10 @@ pub(super) fn seen(
     };
     let jobs: Vec<(&Running, Held)> =
         snapshot.running.iter().filter(ours).map(|job| (job, held_by(job, alive))).collect();
-    // Nobody has spoken of the job for long, and its worker does not speak either.
+    // Nobody has spoken of the job for long, and of its worker nothing is known any more. One that is
+    // only silent may well be at work, cut off from the database.
     let is_orphan = |job: &Running| {
-        job.ping.is_some_and(|ping| ping > job_window(alive))
-            && worker_of(job).is_none_or(|worker| worker.ping > alive)
+        job.ping.is_some_and(|ping| ping > job_window(alive)) && worker_of(job).is_none()
     };
     let mut once = HashSet::new();
     let held_jobs = jobs.iter().filter(|(_, held)| *held != Held::ByNobody).map(|(job, _)| *job);
@@ -282,6 +282,18 @@ mod tests {
         assert_eq!(seen.reading.ages, [Span::from_secs(50), Span::from_secs(30)]);
         let consumers = seen.consumers.unwrap();
         assert_eq!(consumers[0].oldest_job, Some(Span::from_secs(50)));
+    }
+
+    #[test]
+    fn a_silent_worker_may_still_hold_its_job() {
+        let snapshot = Snapshot {
+            workers: vec![worker("w1", "h1", 80.0)],
+            running: vec![job(Some("w1"), true, 900.0, Some(80.0))],
+            ..Snapshot::default()
+        };
+        let seen = look(&snapshot);
+        assert_eq!((seen.reading.active, seen.reading.orphaned), (1, None));
+        assert_eq!(seen.consumers.unwrap()[0].busy, None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ const URL_FILE: &str = "windmill-url";
 #[command(after_help = "\
 JSON is a group's configuration, its `autoscaling` alone, rows with `name` and `config`, or what \
 /api/configs/list_worker_groups answers. In Windmill's database:
-  SELECT json_agg(config) FROM config WHERE name LIKE 'worker\\_\\_%'")]
+  SELECT json_agg(row_to_json(c)) FROM config c WHERE name LIKE 'worker\\_\\_%'")]
 pub struct Args {
     /// A file with JSON; `-` is standard input
     #[arg(value_name = "JSON-FILE", required_unless_present_any = ["url", "url_file"],
