@@ -300,7 +300,8 @@ async fn groups_are_read_from_the_database() {
     database.run("DELETE FROM config").await;
     database.run(
         "INSERT INTO config VALUES ('worker__default', '{\"autoscaling\": {\"enabled\": true, \"max_workers\": 7}, \"env_vars_static\": {\"KEY\": \"hush\"}, \"later\": 1}'),
-         ('worker__gpu', '{}'), ('alert__x', '{}'), ('worker__empty', NULL)",
+         ('worker__gpu', '{}'), ('alert__x', '{}'), ('worker__empty', NULL),
+         ('worker__list', '[1, 2]'), ('worker__', '{}')",
     ).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("db-url"), database.url()).unwrap();

@@ -142,7 +142,8 @@ impl Era {
               count(*) FILTER (WHERE {due} AND NOT {held}) AS waiting,
               count(*) FILTER (WHERE {due} AND {held}) AS held,
               count(*) FILTER (WHERE {later}) AS later,
-              extract(epoch FROM now() - min(scheduled_for) FILTER (WHERE {due} AND NOT {held})) AS oldest
+              extract(epoch FROM now() - min(scheduled_for) FILTER (WHERE {due} AND NOT {held}
+                AND isfinite(scheduled_for))) AS oldest
             FROM {table} WHERE running = false GROUP BY tag) w"
         )
     }
@@ -179,15 +180,20 @@ impl Era {
     fn workers(&self) -> String {
         let native = if self.native_mode { "native_mode" } else { "worker_group = 'native'" };
         let rates = match self.occupancy {
-            true => "array[occupancy_rate_15s, occupancy_rate_5m, occupancy_rate_30m]",
-            false => "array[null, null, null]::real[]",
+            true => ["15s", "5m", "30m"].map(|window| {
+                // What is no share says nothing, and JSON has no word for it: NaN is above all numbers.
+                let rate = format!("occupancy_rate_{window}");
+                format!("CASE WHEN {rate} BETWEEN 0 AND 1000 THEN {rate} END")
+            }),
+            false => ["15s", "5m", "30m"].map(|_| "null::real".to_owned()),
         };
+        let rates = rates.join(", ");
         format!(
             "SELECT coalesce(json_agg(w), '[]') FROM (SELECT worker, worker_instance AS instance,
-              worker_group AS \"group\", coalesce(custom_tags, '{{}}') AS tags, {native} AS native,
+              worker_group AS \"group\", array_remove(coalesce(custom_tags, '{{}}'), NULL) AS tags, {native} AS native,
               extract(epoch FROM now() - ping_at) AS ping,
               extract(epoch FROM now() - started_at) AS up, greatest(jobs_executed, 0) AS executed,
-              {rates} AS rates
+              array[{rates}] AS rates
             FROM worker_ping WHERE ping_at > now() - interval '{WORKERS_SEEN} s'
             LIMIT {WINDMILL_ROWS} + 1) w"
         )

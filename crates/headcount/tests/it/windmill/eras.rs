@@ -81,6 +81,26 @@ async fn suspended_jobs_that_may_go_on_count_only_if_wanted() {
 }
 
 #[tokio::test]
+async fn one_odd_row_blinds_nobody() {
+    let database = Era::Latest.seeded().await;
+    let config = config(&database, "default");
+    let before = open(&config).read().await.unwrap().reading;
+    database
+        .run(
+            "UPDATE worker_ping SET custom_tags = array_append(custom_tags, NULL);
+            UPDATE worker_ping SET occupancy_rate_15s = 'NaN', occupancy_rate_5m = 'infinity'
+              WHERE worker_instance = 'h1';
+            UPDATE v2_job_queue SET scheduled_for = '-infinity' WHERE id = (SELECT id FROM v2_job_queue
+              WHERE tag = 'bash' AND NOT running AND scheduled_for < now() - interval '5 s' LIMIT 1);
+            UPDATE v2_job_queue SET scheduled_for = 'infinity' WHERE scheduled_for > now()",
+        )
+        .await;
+    let after = open(&config).read().await.unwrap().reading;
+    assert_eq!((after.waiting, after.tags), (before.waiting, before.tags));
+    assert!(after.oldest_wait.is_some() && after.occupancy.unwrap().s15.is_some());
+}
+
+#[tokio::test]
 async fn a_wider_alive_window_takes_quiet_workers_for_live() {
     let database = Era::Latest.seeded().await;
     let mut config = config(&database, "default");

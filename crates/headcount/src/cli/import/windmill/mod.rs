@@ -19,13 +19,15 @@ use rows::Row;
 use scaling::{Integration, Scaling};
 
 /// The tags and the autoscaling of all groups, without what may be secret, and how many workers of
-/// the group are live. Workers of a native process have eight rows.
+/// the group are live. Workers of a native process have eight rows. What is no object, or has no
+/// name, is no worker group to Windmill either.
 const GROUPS: &str = "\
 SELECT json_build_object('name', name, 'config', CASE WHEN jsonb_typeof(config) = 'object'
-    THEN config - 'env_vars_static' - 'init_bash' - 'periodic_script_bash' ELSE config END,
+    THEN config - 'env_vars_static' - 'init_bash' - 'periodic_script_bash' END,
   'live', (SELECT count(DISTINCT CASE WHEN worker_group = 'native' THEN worker_instance ELSE worker END)
     FROM worker_ping WHERE worker_group = substr(name, 9) AND ping_at > now() - interval '30 s'))
-FROM config WHERE name LIKE 'worker\\_\\_%' ORDER BY name";
+FROM config WHERE name LIKE 'worker\\_\\__%' AND coalesce(jsonb_typeof(config), 'null') IN ('object', 'null')
+ORDER BY name";
 
 /// Where the url is expected if it was not in a file.
 const URL_FILE: &str = "windmill-url";
@@ -109,8 +111,11 @@ impl Args {
         let postgres = Postgres::open(&config, Path::new(""))?;
         let told = block_on(postgres.ask(GROUPS))?;
         let told = told.map_err(|Missing { detail, .. }| {
-            let fix = "the role needs SELECT on config and worker_ping";
-            anyhow::anyhow!("windmill's groups cannot be read: {detail}; {fix}")
+            let fix = match detail.contains("permission denied") {
+                true => "; the role needs SELECT on config and worker_ping",
+                false => "",
+            };
+            anyhow::anyhow!("windmill's groups cannot be read: {detail}{fix}")
         })?;
         if told.is_empty() {
             anyhow::bail!("there is no worker group in config at {}", postgres.place());
