@@ -30,5 +30,6 @@ pub mod sinks;
 pub mod store;
 pub mod targets;
 pub mod telemetry;
+pub mod unreached;
 pub mod usage;
 pub mod web;

@@ -106,10 +106,10 @@ pub const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection to Redis and its answer may take this long together: less than a look.
 pub const REDIS_TIMEOUTS: Duration = Duration::from_millis(4_500);
-/// After a first failure to connect to Redis this long passes, then twice as long each time.
-pub const REDIS_BACK_OFF: Duration = Duration::from_millis(50);
-/// At most this long passes between two attempts to connect to Redis.
-pub const REDIS_BACK_OFF_MAX: Duration = Duration::from_secs(2);
+/// After a first failure to connect to Redis or PostgreSQL this long passes, then twice as long each time.
+pub const RECONNECT_BACK_OFF: Duration = Duration::from_millis(50);
+/// At most this long passes between two attempts to connect to either.
+pub const RECONNECT_BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// A subscription that hears nothing asks this often whether the other side is still there.
 pub const REDIS_PING_EVERY: Duration = Duration::from_secs(15);
 /// After a failure to connect, files with secrets are read again at most this often.
@@ -273,10 +273,6 @@ pub const PROTECTION_TIMEOUT: Duration = Duration::from_secs(3);
 pub const POSTGRES_TIMEOUTS: Duration = Duration::from_millis(4_500);
 /// PostgreSQL itself ends a statement that takes too long; an answer may come this much later.
 pub const POSTGRES_MARGIN: Duration = Duration::from_millis(200);
-/// After a first failure to connect to PostgreSQL this long passes, then twice as long each time.
-pub const POSTGRES_BACK_OFF: Duration = Duration::from_millis(50);
-/// At most this long passes between two attempts to connect to PostgreSQL.
-pub const POSTGRES_BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// Rows of one answer of PostgreSQL; more are an error.
 pub const POSTGRES_ROWS: usize = 100_000;
 /// A look at a Windmill database serves all groups for this long.

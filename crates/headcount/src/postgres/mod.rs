@@ -10,7 +10,6 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use headcount_core::{Missing, Silence};
 use tokio::time::{Instant, timeout};
@@ -20,9 +19,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 pub use config::PostgresConfig;
 pub use missing::malformed;
 
-use crate::limits::{
-    POSTGRES_BACK_OFF, POSTGRES_BACK_OFF_MAX, POSTGRES_MARGIN, POSTGRES_ROWS, SECRETS_READ_EVERY,
-};
+use crate::limits::{POSTGRES_MARGIN, POSTGRES_ROWS, SECRETS_READ_EVERY};
+use crate::unreached::Unreached;
 use config::{Login, Server};
 use missing::{breaks_link, missing, timed_out};
 
@@ -51,13 +49,7 @@ struct Opened {
 #[derive(Default)]
 struct Line {
     link: Option<Arc<Client>>,
-    failed: Option<Failed>,
-}
-
-struct Failed {
-    times: u32,
-    at: Instant,
-    why: Missing,
+    failed: Option<Unreached>,
 }
 
 /// Who shares what: those in use.
@@ -174,10 +166,8 @@ impl Shared {
         if let Some(link) = line.link.as_ref().filter(|link| !link.is_closed()) {
             return Ok(Arc::clone(link));
         }
-        if let Some(failed) = &line.failed
-            && failed.at.elapsed() < back_off(failed.times)
-        {
-            return Err(failed.why.clone());
+        if let Some(why) = line.failed.as_ref().and_then(Unreached::rests) {
+            return Err(why.clone());
         }
         let mut connected = self.connect().await;
         if connected.is_err() && self.read_again() {
@@ -190,8 +180,7 @@ impl Shared {
             }
             Err(why) => {
                 line.link = None;
-                let times = line.failed.as_ref().map_or(1, |f| f.times.saturating_add(1));
-                line.failed = Some(Failed { times, at: Instant::now(), why: why.clone() });
+                line.failed = Some(Unreached::again(line.failed.as_ref(), why.clone()));
                 Err(why)
             }
         }
@@ -241,10 +230,6 @@ async fn log_in(server: &Server, tls: MakeRustlsConnect) -> Result<Client, tokio
     Ok(client)
 }
 
-fn back_off(times: u32) -> Duration {
-    POSTGRES_BACK_OFF.saturating_mul(1 << times.min(16)).min(POSTGRES_BACK_OFF_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,11 +243,5 @@ mod tests {
         assert!(first.is_same(&Postgres::open(&config, here).unwrap()));
         let other = PostgresConfig { password: Some("x".into()), ..config };
         assert!(!first.is_same(&Postgres::open(&other, here).unwrap()));
-    }
-
-    #[test]
-    fn back_off_grows_to_its_limit() {
-        assert!(back_off(1) < back_off(2));
-        assert_eq!(back_off(u32::MAX), POSTGRES_BACK_OFF_MAX);
     }
 }

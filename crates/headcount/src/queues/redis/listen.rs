@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::Redis;
 use super::missing::{closed, lacks_right, missing, timed_out};
-use super::{Redis, back_off};
-use crate::limits::{REDIS_BACK_OFF_MAX, REDIS_PING_EVERY};
+use crate::limits::{RECONNECT_BACK_OFF_MAX, REDIS_PING_EVERY};
+use crate::unreached::back_off;
 
 /// A channel, or all channels that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Redis {
                 let began = Instant::now();
                 let why = redis.listen_once(failures, &topics, &tell, &mut hear).await;
                 tell.send_replace(Hearing::Lost(why));
-                let lasted = began.elapsed() > 2 * REDIS_BACK_OFF_MAX;
+                let lasted = began.elapsed() > 2 * RECONNECT_BACK_OFF_MAX;
                 failures = if lasted { 0 } else { failures.saturating_add(1) };
                 sleep(back_off(failures)).await;
             }

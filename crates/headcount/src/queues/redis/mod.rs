@@ -7,7 +7,6 @@ mod missing;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::cluster_async::ClusterConnection;
@@ -24,7 +23,8 @@ pub use config::{ClusterConfig, RedisConfig, RedisTls, SentinelConfig};
 pub use listen::{Heard, Hearing, Listener, Topic};
 pub use missing::{is_denied, malformed, missing, timed_out};
 
-use crate::limits::{REDIS_BACK_OFF, REDIS_BACK_OFF_MAX, SECRETS_READ_EVERY};
+use crate::limits::SECRETS_READ_EVERY;
+use crate::unreached::Unreached;
 use config::{Login, Way};
 use missing::{breaks_link, lacks_right};
 
@@ -57,13 +57,7 @@ struct Line {
     link: Option<Link>,
     /// Grows with each connection, so that a late failure does not close its successor.
     number: u64,
-    failed: Option<Failed>,
-}
-
-struct Failed {
-    times: u32,
-    at: Instant,
-    why: Missing,
+    failed: Option<Unreached>,
 }
 
 #[derive(Clone)]
@@ -212,10 +206,8 @@ impl Shared {
         if let Some(link) = &line.link {
             return Ok((link.clone(), line.number));
         }
-        if let Some(failed) = &line.failed
-            && failed.at.elapsed() < back_off(failed.times)
-        {
-            return Err(failed.why.clone());
+        if let Some(why) = line.failed.as_ref().and_then(Unreached::rests) {
+            return Err(why.clone());
         }
         let mut connected = self.connect().await;
         if connected.is_err() && self.read_again() {
@@ -229,8 +221,7 @@ impl Shared {
                 Ok((link, line.number))
             }
             Err(why) => {
-                let times = line.failed.as_ref().map_or(1, |f| f.times.saturating_add(1));
-                line.failed = Some(Failed { times, at: Instant::now(), why: why.clone() });
+                line.failed = Some(Unreached::again(line.failed.as_ref(), why.clone()));
                 Err(why)
             }
         }
@@ -316,10 +307,6 @@ fn by_node(value: Value) -> Vec<Answer> {
     }
 }
 
-fn back_off(times: u32) -> Duration {
-    REDIS_BACK_OFF.saturating_mul(1 << times.min(16)).min(REDIS_BACK_OFF_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,11 +321,5 @@ mod tests {
         let other = RedisConfig { password: Some("x".into()), ..config };
         let third = Redis::open(&other, here).unwrap();
         assert!(!Arc::ptr_eq(&first.0, &third.0));
-    }
-
-    #[test]
-    fn back_off_grows_to_its_limit() {
-        assert!(back_off(1) < back_off(2));
-        assert_eq!(back_off(u32::MAX), REDIS_BACK_OFF_MAX);
     }
 }
