@@ -3,7 +3,7 @@
 //! They are remembered in a file, so that a restart neither forgets one, nor signals it twice, nor
 //! shortens its time: the grace starts anew then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ use crate::targets::docker_engine::{Details, Engine, EngineError};
 #[derive(Debug)]
 pub struct Drains {
     book: Arc<Book>,
+    /// Those remembered at the last look.
+    at_look: BTreeSet<String>,
     claim: Claim,
     only_looks: bool,
     tasks: JoinSet<()>,
@@ -76,6 +78,7 @@ impl Drains {
                 lost: OnceLock::new(),
                 complained: AtomicBool::new(false),
             }),
+            at_look: BTreeSet::new(),
             claim: Claim::None,
             only_looks: false,
             tasks: JoinSet::new(),
@@ -90,6 +93,11 @@ impl Drains {
     /// Looks what is remembered, and goes on with it if no other process does. Call it before
     /// every look at the containers.
     pub fn look(&mut self) {
+        self.go_on();
+        self.at_look = self.book.told().keys().cloned().collect();
+    }
+
+    fn go_on(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         if !self.tasks.is_empty() {
             return;
@@ -107,8 +115,14 @@ impl Drains {
         }
     }
 
-    /// Whether this container was told to go.
+    /// Whether this container was told to go. One that ends after the last look, and is forgotten,
+    /// still was: else that look would show a worker, or a death.
     pub fn has(&self, id: &str) -> bool {
+        self.at_look.contains(id) || self.book.told().contains_key(id)
+    }
+
+    /// Whether this container was told to go, and is not gone yet.
+    pub fn sees_off(&self, id: &str) -> bool {
         self.book.told().contains_key(id)
     }
 
@@ -301,6 +315,21 @@ impl Book {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_ends_during_a_look_was_told_to_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("draining.json");
+        std::fs::write(&file, r#"{"a": {"name": "w-1", "life": "x"}}"#).unwrap();
+        let engine = Engine::new(Some("unix:///no.sock")).unwrap();
+        let mut drains = Drains::new(engine, folder.path(), Duration::ZERO);
+        drains.only_look();
+        drains.look();
+        drains.book.forget("a");
+        assert!(drains.has("a") && !drains.sees_off("a"), "the list may be older than its end");
+        drains.look();
+        assert!(!drains.has("a"));
+    }
 
     #[test]
     fn of_a_damaged_list_nobody_is_told_twice() {

@@ -1,14 +1,20 @@
 //! The `swarm` target against a real Docker daemon that is a Swarm of its own.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::routing::{get, post};
+use headcount::config::Place;
 use headcount::finding::{Fact, Finding, Level};
 use headcount::queues::Identity;
 use headcount::targets::swarm::SwarmConfig;
 use headcount::targets::{FleetSeen, Order, Promise, Target, TargetError};
 use headcount_core::reading::WorkerState;
 use headcount_core::{Silence, Span};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::support::docker::{OBEDIENT, SwarmService};
@@ -199,6 +205,55 @@ async fn a_change_at_the_same_time_is_tried_once_more() {
     proxy.fault(None);
     target.scale(&order(2, 3, &[])).await.unwrap();
     assert_eq!(service.replicas(), 3);
+}
+
+/// An engine that wants more tasks than its service asks for, as one does that passed over a task
+/// which had just come up. It stops as many as it should at the next change.
+#[tokio::test]
+async fn a_change_that_swarm_lost_is_asked_for_again() {
+    let version = Arc::new(AtomicU64::new(7));
+    let (seen, changed) = (Arc::clone(&version), Arc::clone(&version));
+    let service = move || async move {
+        let spec = json!({"Name": "w", "Mode": {"Replicated": {"Replicas": 2}}});
+        axum::Json(json!({"ID": "s", "Version": {"Index": 7}, "Spec": spec}))
+    };
+    let tasks = move || async move {
+        let gone = seen.load(Ordering::Relaxed) > 7;
+        let task = |n: u32| {
+            let desired = if gone && n == 3 { "shutdown" } else { "running" };
+            json!({"ID": format!("t{n}"), "ServiceID": "s", "Slot": n, "DesiredState": desired,
+                "Status": {"State": "running"}})
+        };
+        axum::Json(json!([task(1), task(2), task(3)]))
+    };
+    let update = move |body: String| async move {
+        let spec: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(spec["Mode"]["Replicated"]["Replicas"], 2);
+        changed.fetch_add(1, Ordering::Relaxed);
+        axum::Json(json!({}))
+    };
+    let app = axum::Router::new()
+        .route("/services/w", get(service))
+        .route("/tasks", get(tasks))
+        .route("/services/s/update", post(update));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = Some(format!("tcp://{}", listener.local_addr().unwrap()));
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let config = SwarmConfig { host, service: "w".into(), ..SwarmConfig::default() };
+    let nowhere = PathBuf::from("/nonexistent");
+    let place = Place { group: "g".into(), state_dir: nowhere.clone(), base_dir: nowhere };
+    let mut target = config.open(&place).unwrap();
+
+    let seen = target.status().await.unwrap();
+    assert_eq!((seen.reading.capacity(), seen.reading.desired), (3, Some(2)));
+    let scaled = target.scale(&order(3, 2, &["t1"])).await.unwrap();
+    assert_eq!(scaled.removed, ["t3"]);
+    assert!(scaled.note.starts_with("Swarm chose w.3; "), "{}", scaled.note);
+    let again = target.scale(&order(3, 2, &["t1"])).await.unwrap();
+    assert_eq!((again.note.as_str(), version.load(Ordering::Relaxed)), ("already 2", 8));
+    assert_eq!(target.status().await.unwrap().reading.draining, 1);
+    let nothing = target.scale(&order(2, 2, &[])).await.unwrap();
+    assert_eq!((nothing.note.as_str(), version.load(Ordering::Relaxed)), ("already 2", 8));
 }
 
 #[tokio::test]

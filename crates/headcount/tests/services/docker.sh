@@ -47,10 +47,11 @@ start() {
   [ "$(docker info -f '{{.Swarm.LocalNodeState}}')" = active ] || swarm
 }
 
-# A Swarm of this daemon alone, on a free port: several may run on one machine.
+# A Swarm of this daemon alone, on a free port: several may run on one machine. On a busy one its
+# node may be late with a heartbeat: Swarm would take it for dead and replace every task.
 swarm() {
   docker swarm leave --force >/dev/null 2>&1 || true
-  docker swarm init --advertise-addr 127.0.0.1 --listen-addr 127.0.0.1:0 >/dev/null
+  docker swarm init --advertise-addr 127.0.0.1 --listen-addr 127.0.0.1:0 --dispatcher-heartbeat 60s >/dev/null
 }
 
 image() {

@@ -209,7 +209,7 @@ impl Containers {
                 .await
                 .map_err(failed(&format!("stop of crashing {name}")))?;
         }
-        let crashing = || plan.crashing.iter().any(|(id, _)| self.drains.has(id));
+        let crashing = || plan.crashing.iter().any(|(id, _)| self.drains.sees_off(id));
         let gone = async {
             while crashing() {
                 sleep(Duration::from_millis(50)).await;

@@ -171,7 +171,13 @@ impl Swarm {
             return contradiction;
         }
         match (order.to.cmp(&order.from), here.cmp(&order.to)) {
-            (Ordering::Equal, _) | (Ordering::Less, Ordering::Equal) => already,
+            (Ordering::Equal, _) => already,
+            // A task that had just come up when Swarm wanted to stop it may have been passed over,
+            // and Swarm does not look again until the service changes.
+            (Ordering::Less, Ordering::Equal) if self.surplus(here) > 0 => {
+                self.shrink(service, order, &what).await
+            }
+            (Ordering::Less, Ordering::Equal) => already,
             (Ordering::Greater, Ordering::Less) => self.grow(service, order, &what).await,
             (Ordering::Greater, _) => match self.places_are_held(here, order, &what) {
                 Some(error) => Err(error),
@@ -180,6 +186,12 @@ impl Swarm {
             (Ordering::Less, Ordering::Greater) => self.shrink(service, order, &what).await,
             (Ordering::Less, Ordering::Less) => contradiction,
         }
+    }
+
+    /// How many tasks more than `number` Swarm wanted at the last look.
+    fn surplus(&self, number: u32) -> u32 {
+        let wanted = self.tasks.iter().filter(|task| task.is_wanted()).count();
+        u32::try_from(wanted).unwrap_or(u32::MAX).saturating_sub(number)
     }
 
     /// More was asked for already, but some of it takes no jobs.
@@ -242,7 +254,7 @@ impl Swarm {
                 ));
             }
         }
-        let fewer = service.replicas - order.to;
+        let fewer = (service.replicas - order.to).max(self.surplus(order.to));
         self.set(&service, order, what).await?;
         let (gone, _) = self.picked(fewer).await;
         let name = |task: &Task| task.called(&service.name);

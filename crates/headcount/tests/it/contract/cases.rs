@@ -6,6 +6,7 @@ use headcount::finding::Level;
 use headcount::targets::dry_run::over;
 use headcount::targets::{FleetSeen, Promise, Scaled, Target, TargetError};
 use headcount_core::reading::{Worker, WorkerState};
+use headcount_core::{Missing, Silence};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Fault, Rig};
@@ -13,6 +14,9 @@ use crate::support::workers::order;
 
 /// Everything on a busy machine happens within this time.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a back end has not begun after this time, it has lost.
+const LOST: Duration = Duration::from_secs(15);
 
 type Opened = Box<dyn Target>;
 
@@ -350,9 +354,10 @@ pub async fn go(rig: &mut dyn Rig, target: &mut Opened, to: u32) -> (Scaled, Fle
     (scaled, seen)
 }
 
-/// Looks until `n` workers serve, none drains, and as many really run.
+/// Looks until `n` workers serve, none drains, and as many really run. What a back end that aims at
+/// `n` has lost is asked for again, as the next decision would.
 pub async fn settled(rig: &mut dyn Rig, target: &mut Opened, n: u32) -> FleetSeen {
-    let start = Instant::now();
+    let (start, mut asked) = (Instant::now(), Instant::now());
     loop {
         let seen = target.status().await;
         let there = rig.really().await;
@@ -370,6 +375,15 @@ pub async fn settled(rig: &mut dyn Rig, target: &mut Opened, n: u32) -> FleetSee
             return seen.clone();
         }
         assert!(start.elapsed() < PATIENCE, "never {n}: {there:?} run, seen {seen:#?}");
+        if let Ok(seen) = &seen
+            && asked.elapsed() > LOST
+            && seen.reading.desired == Some(n)
+            && seen.reading.capacity() > n
+        {
+            let order = order(seen.reading.capacity(), n, &refs(&serving(seen)));
+            target.scale(&order).await.expect("it is well");
+            asked = Instant::now();
+        }
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -386,8 +400,16 @@ async fn until(target: &mut Opened, what: &str, is_so: impl Fn(&FleetSeen) -> bo
     }
 }
 
+/// A back end that is well answers; on a busy machine perhaps not the first time.
 async fn look(target: &mut Opened) -> FleetSeen {
-    target.status().await.expect("a back end that is well answers")
+    let start = Instant::now();
+    loop {
+        match target.status().await {
+            Ok(seen) => return seen,
+            Err(Missing { why: Silence::Timeout, .. }) if start.elapsed() < PATIENCE => {}
+            Err(missing) => panic!("a back end that is well answers: {missing:?}"),
+        }
+    }
 }
 
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
