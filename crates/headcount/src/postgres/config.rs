@@ -33,6 +33,10 @@ pub struct PostgresConfig {
     pub password_file: Option<PathBuf>,
     /// The authority that signed the server's certificate, PEM; else those of the system.
     pub ca_file: Option<PathBuf>,
+    /// Our own certificate, PEM, where the server asks for one.
+    pub cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    pub key_file: Option<PathBuf>,
     /// How long a connection may take to come up, all hosts together.
     pub connect_timeout: Span,
     /// How long a statement may take; the server ends it then.
@@ -45,6 +49,8 @@ pub(super) struct Login {
     url: Secret,
     password: Option<Secret>,
     ca: Option<Vec<u8>>,
+    /// Certificate and key.
+    own: Option<(Vec<u8>, Vec<u8>)>,
     pub(super) connect_timeout: Duration,
     pub(super) statement_timeout: Duration,
 }
@@ -61,6 +67,8 @@ struct Url {
     config: Config,
     mode: Option<Mode>,
     root: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
 }
 
 impl Default for PostgresConfig {
@@ -71,6 +79,8 @@ impl Default for PostgresConfig {
             password: None,
             password_file: None,
             ca_file: None,
+            cert_file: None,
+            key_file: None,
             connect_timeout: Span::from_secs(2),
             statement_timeout: Span::from_secs(2),
         }
@@ -87,7 +97,8 @@ impl fmt::Debug for PostgresConfig {
 impl PostgresConfig {
     /// Whether a secret comes from a file.
     pub(super) fn has_secret_files(&self) -> bool {
-        self.url_file.is_some() || self.password_file.is_some()
+        // A key is renewed in place, as a password is.
+        [&self.url_file, &self.password_file, &self.key_file].iter().any(|file| file.is_some())
     }
 
     /// Everything in it that makes no sense, as (key, what is wrong and what to do).
@@ -109,6 +120,9 @@ impl PostgresConfig {
         }
         if self.password.is_some() && self.password_file.is_some() {
             say("password_file", "give either password or password_file".into());
+        }
+        if self.cert_file.is_some() != self.key_file.is_some() {
+            say("cert_file", "give cert_file and key_file together".into());
         }
         let shortest = Span::from_millis(10);
         for (key, span) in [
@@ -150,10 +164,14 @@ impl Login {
         let url = url.context("no postgres url is given; set `url` or `url_file`")?;
         let taken =
             config.understood(&url).map_err(|(key, what)| anyhow::anyhow!("{key} {what}"))?;
-        let root = config.ca_file.as_ref().or(taken.root.as_ref());
+        let read = |ours: &Option<PathBuf>, theirs: Option<PathBuf>| {
+            let file = ours.clone().or(theirs);
+            file.map(|file| certificate(&base.join(file))).transpose()
+        };
         Ok(Self {
             password: resolve(config.password.as_ref(), config.password_file.as_deref(), base)?,
-            ca: root.map(|file| certificate(&base.join(file))).transpose()?,
+            ca: read(&config.ca_file, taken.root)?,
+            own: read(&config.cert_file, taken.cert)?.zip(read(&config.key_file, taken.key)?),
             connect_timeout: duration(config.connect_timeout),
             statement_timeout: duration(config.statement_timeout),
             url,
@@ -168,6 +186,11 @@ impl Login {
     /// The authorities that are believed, PEM.
     pub(super) fn ca(&self) -> Option<&[u8]> {
         self.ca.as_deref()
+    }
+
+    /// Our own certificate and its key, PEM.
+    pub(super) fn own(&self) -> Option<(&[u8], &[u8])> {
+        self.own.as_ref().map(|(certificate, key)| (&**certificate, &**key))
     }
 
     /// With an authority of its own, `require` means `verify-ca`, as in libpq, and no `sslmode` at
@@ -235,19 +258,24 @@ impl Server {
 }
 
 impl Url {
-    /// Takes apart what the client library does not know: more values of `sslmode`, `sslrootcert`.
+    /// Takes apart what the client library does not know: more values of `sslmode`, and the files of
+    /// certificates.
     fn parse(url: &str) -> Result<Self, String> {
         let scheme = ["postgres://", "postgresql://"];
         if !scheme.iter().any(|scheme| url.starts_with(scheme)) {
             return Err("is no postgres url; write postgres://user@host:port/database".into());
         }
         let (front, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut rest, mut mode, mut root) = (Vec::new(), None, None);
+        let (mut rest, mut mode) = (Vec::new(), None);
+        let (mut root, mut cert, mut key) = (None, None, None);
+        let file = |path: &str| Some(PathBuf::from(path.replace("%2F", "/")));
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", name)) => mode = Some(Mode::named(name)?),
                 Some(("sslrootcert", "system")) => {}
-                Some(("sslrootcert", path)) => root = Some(PathBuf::from(path.replace("%2F", "/"))),
+                Some(("sslrootcert", path)) => root = file(path),
+                Some(("sslcert", path)) => cert = file(path),
+                Some(("sslkey", path)) => key = file(path),
                 _ => rest.push(pair),
             }
         }
@@ -262,7 +290,12 @@ impl Url {
                         : as %3A, % as %25"
                 .into());
         }
-        Ok(Self { config, mode, root })
+        if cert.is_some() != key.is_some() {
+            return Err(
+                "names one of sslcert and sslkey; write both, or cert_file and key_file".into()
+            );
+        }
+        Ok(Self { config, mode, root, cert, key })
     }
 }
 
@@ -312,6 +345,7 @@ mod tests {
             "postgres://u@a:1,b:2/windmill?target_session_attrs=read-write",
             "postgres://u@[::1]:5432/windmill?sslmode=verify-full&sslrootcert=ca.pem",
             "postgres://u@%2Frun%2Fpostgresql/windmill",
+            "postgres://u@db/windmill?sslmode=verify-ca&sslcert=c.pem&sslkey=%2Frun%2Fk.pem",
         ] {
             assert_eq!(keys(&with_url(good)), [""; 0], "{good}");
         }
@@ -324,6 +358,7 @@ mod tests {
             "postgres://u@db/windmill?sslmode=maybe",
             "postgres://u@db/windmill?colour=blue",
             "postgres:///windmill",
+            "postgres://u@db/windmill?sslcert=c.pem",
             "postgres://u:pa@ss@db/windmill",
         ] {
             assert_eq!(keys(&with_url(bad)), ["url"], "{bad}");
@@ -338,10 +373,13 @@ mod tests {
             password: Some("p".into()),
             password_file: Some("password".into()),
             ca_file: None,
+            cert_file: Some("cert".into()),
+            key_file: None,
             connect_timeout: Span::ZERO,
             statement_timeout: Span::from_secs(60),
         };
-        let expected = ["url_file", "password_file", "connect_timeout", "statement_timeout"];
+        let expected =
+            ["url_file", "password_file", "cert_file", "connect_timeout", "statement_timeout"];
         assert_eq!(keys(&config), expected);
         let config =
             PostgresConfig { password: Some("p".into()), ..with_url("postgres://u:p@db/w") };

@@ -129,7 +129,7 @@ impl Postgres {
 
 impl Opened {
     fn new(login: Login) -> anyhow::Result<Self> {
-        let tls = login.mode().connector(login.ca())?;
+        let tls = login.mode().connector(login.ca(), login.own())?;
         Ok(Self { tls, login, read_at: Instant::now() })
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WantsClientCert, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
 };
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -63,14 +64,18 @@ impl Mode {
         }
     }
 
-    /// What makes connections so, with the authorities in `ca` (PEM) or those of the system.
-    pub(super) fn connector(self, ca: Option<&[u8]>) -> anyhow::Result<MakeRustlsConnect> {
+    /// What makes connections so, with the authorities in `ca` (PEM) or those of the system, and with
+    /// our own certificate and its key (PEM) for a server that asks for them.
+    pub(super) fn connector(
+        self,
+        ca: Option<&[u8]>,
+        own: Option<(&[u8], &[u8])>,
+    ) -> anyhow::Result<MakeRustlsConnect> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
         if self == Self::VerifyFull {
-            let config = builder.with_root_certificates(roots(ca)?).with_no_client_auth();
-            return Ok(MakeRustlsConnect::new(config));
+            return identified(builder.with_root_certificates(roots(ca)?), own);
         }
         let authority = match self {
             Self::VerifyCa => {
@@ -80,10 +85,26 @@ impl Mode {
             _ => None,
         };
         let verifier = Arc::new(Lenient { provider, authority });
-        let config =
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-        Ok(MakeRustlsConnect::new(config))
+        identified(builder.dangerous().with_custom_certificate_verifier(verifier), own)
     }
+}
+
+fn identified(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    own: Option<(&[u8], &[u8])>,
+) -> anyhow::Result<MakeRustlsConnect> {
+    let Some((certificate, key)) = own else {
+        return Ok(MakeRustlsConnect::new(builder.with_no_client_auth()));
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .context("cert_file holds something that is no certificate")?;
+    // The error of a key that is not understood names no part of it.
+    let key = PrivateKeyDer::from_pem_slice(key).context("key_file holds no unencrypted key")?;
+    let config = builder
+        .with_client_auth_cert(chain, key)
+        .context("cert_file and key_file are no certificate with its key")?;
+    Ok(MakeRustlsConnect::new(config))
 }
 
 impl ServerCertVerifier for Lenient {

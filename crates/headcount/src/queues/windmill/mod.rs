@@ -46,6 +46,10 @@ pub struct WindmillConfig {
     pub password_file: Option<PathBuf>,
     /// The authority that signed the server's certificate, PEM; else those of the system.
     pub ca_file: Option<PathBuf>,
+    /// Our own certificate, PEM, where the server asks for one; also `sslcert` in the url.
+    pub cert_file: Option<PathBuf>,
+    /// Its key, PEM, not encrypted; also `sslkey` in the url.
+    pub key_file: Option<PathBuf>,
     /// How long a connection may take to come up: 2 s.
     pub connect_timeout: Span,
     /// How long a query may take: 2 s. The server ends it then.
@@ -87,6 +91,8 @@ impl Default for WindmillConfig {
             password: None,
             password_file: None,
             ca_file: None,
+            cert_file: None,
+            key_file: None,
             connect_timeout,
             statement_timeout,
             group: None,
@@ -115,6 +121,8 @@ impl WindmillConfig {
             password: self.password.clone(),
             password_file: self.password_file.clone(),
             ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
             connect_timeout: self.connect_timeout,
             statement_timeout: self.statement_timeout,
         }

@@ -340,6 +340,23 @@ async fn tls_believes_whom_the_mode_says() {
     let refused = fails(&with("?sslmode=disable", by_name, None)).await;
     assert_eq!(refused.why, Silence::Denied, "{refused}");
     assert!(refused.detail.contains("no encryption"), "{refused}");
+
+    server.write("data/ca.pem", &std::fs::read_to_string(folder.path().join("ca.pem")).unwrap());
+    server.write("data/postgresql.auto.conf", "ssl = on\nssl_ca_file = 'ca.pem'\n");
+    server.write("data/pg_hba.conf", "hostssl all all 127.0.0.1/32 trust clientcert=verify-ca\n");
+    server.reload();
+    let alone = with("?sslmode=verify-full", by_name, ca.clone());
+    let refused = fails(&alone).await;
+    assert!(refused.detail.contains("certificate"), "{refused}");
+    let own = |name: &str| folder.path().join(name);
+    let (cert_file, key_file) = (Some(own("client.pem")), Some(own("client.key")));
+    reads(&WindmillConfig { cert_file, key_file, ..alone }).await;
+    let both = format!(
+        "?sslmode=require&sslcert={}&sslkey={}",
+        own("client.pem").display(),
+        own("client.key").display()
+    );
+    reads(&with(&both, by_name, None)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
