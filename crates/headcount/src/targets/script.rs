@@ -56,7 +56,7 @@ pub struct ScriptConfig {
 
 /// A program, alone or with arguments. A path starts at the folder of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a program, or a list of it and its arguments")]
 pub enum Words {
     /// The program alone.
     One(String),

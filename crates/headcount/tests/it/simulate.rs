@@ -211,7 +211,11 @@ fn files_that_make_no_sense_are_told_with_their_line() {
         ("one.yaml", "polcy: { cpu_aware: {} }\n", "one.yaml:1:1 polcy:"),
         ("world.yaml", "slots: 2\nstart_upp: 2s\n", "world.yaml:2:1 start_upp:"),
         ("world.yaml", "start_up: soon\n", "world.yaml:1:11 start_up:"),
-        ("world.yaml", "max_workers: many\n", "world.yaml:1:14 max_workers:"),
+        (
+            "world.yaml",
+            "max_workers: many\n",
+            "world.yaml:1:14 max_workers: many does not fit here: expected a number of workers, or `peak`",
+        ),
         ("world.yaml", "max_workers: 0\n", "world.yaml:1:14 max_workers:"),
         ("world.yaml", "host: { cores: 0 }\n", "world.yaml:1:16 host.cores:"),
     ] {

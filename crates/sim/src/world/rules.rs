@@ -42,7 +42,7 @@ pub struct WorldRules {
 
 /// The most workers: a number, or `peak`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number of workers, or `peak`")]
 pub enum MostWorkers {
     /// So many.
     Number(u32),
