@@ -174,7 +174,7 @@ impl Shared {
             queue: config.queue.open(&place)?,
             host: Arc::new(move |now, window| host.read(now, window)),
             store: Arc::clone(&self.store),
-            lease: lease::open(config, target.as_ref(), &place)?,
+            lease: lease::open(config, target.as_ref(), &self.state_dir)?,
             target,
             metrics_list,
             ticks: self.ticks.clone(),

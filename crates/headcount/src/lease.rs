@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::{GroupConfig, Place};
+use crate::config::GroupConfig;
 use crate::finding::Finding;
 #[cfg(not(feature = "kubernetes"))]
 use crate::registry::not_built_in;
@@ -109,38 +109,49 @@ impl FileLease {
     }
 }
 
-/// The lease for what `target` scales, as `config` wants it.
+/// The lease for what `target` scales, as `config` wants it, with the state of all groups in
+/// `state_dir`.
 ///
 /// # Errors
 /// It is to be kept in a cluster to which no way is known.
 pub fn open(
     config: &GroupConfig,
     target: &dyn Target,
-    place: &Place,
+    state_dir: &Path,
 ) -> anyhow::Result<Box<dyn Lease>> {
     match config.lease {
-        LeaseKind::File => Ok(Box::new(FileLease::new(&folder(), &target.scales()))),
+        LeaseKind::File => Ok(Box::new(FileLease::new(&folder(state_dir), &target.scales()))),
         #[cfg(feature = "kubernetes")]
         LeaseKind::Kubernetes => {
             use crate::targets::kubernetes::lease::KubernetesLease;
             let (of, is_dry) = (config.target.as_kubernetes(), target.is_dry());
-            Ok(Box::new(KubernetesLease::new(of, &target.scales(), is_dry, place)?))
+            let place = config.place(state_dir);
+            Ok(Box::new(KubernetesLease::new(of, &target.scales(), is_dry, &place)?))
         }
         #[cfg(not(feature = "kubernetes"))]
         LeaseKind::Kubernetes => {
-            anyhow::bail!("group {}: lease: {}", place.group, not_built_in("kubernetes"))
+            anyhow::bail!("group {}: lease: {}", config.name, not_built_in("kubernetes"))
         }
     }
 }
 
 /// The folder of all leases of this machine, so that Headcounts with different state folders, and of
-/// different users, see each other.
-pub fn folder() -> PathBuf {
+/// different users, see each other. Where the machine lends no such folder, as in a container that
+/// may only write its state, those with the same state folder do.
+fn folder(state_dir: &Path) -> PathBuf {
     let shared = Path::new("/run/lock/headcount");
-    let made = std::fs::create_dir(shared)
-        .and_then(|()| std::fs::set_permissions(shared, Permissions::from_mode(0o1777)));
-    let usable = made.is_ok() || tempfile::tempfile_in(shared).is_ok();
-    if usable { shared.to_path_buf() } else { std::env::temp_dir().join("headcount-leases") }
+    if std::fs::create_dir(shared).is_ok() {
+        let _ = std::fs::set_permissions(shared, Permissions::from_mode(0o1777));
+    }
+    let state = state_dir.join("leases");
+    let all = [shared, &std::env::temp_dir().join("headcount-leases"), &state];
+    all.into_iter().find(|folder| is_writable(folder).is_ok()).unwrap_or(&state).to_path_buf()
+}
+
+/// Makes a file in `folder`, and the folder if need be; the file goes at once.
+fn is_writable(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    tempfile::tempfile_in(folder).map(drop)
 }
 
 /// FNV-1a over 64 bits: keeps names apart that are equal once made safe for a file.
@@ -163,11 +174,25 @@ impl Lease for FileLease {
         self.held = Some((file, token));
         Ok(token)
     }
+
+    async fn check(&self) -> Vec<Finding> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let shown = folder.display();
+        vec![match is_writable(folder) {
+            Ok(()) => Finding::good("lease", format!("leases are files in {shown}")),
+            Err(error) => Finding::problem(
+                "lease",
+                format!("no lease can be kept in {shown}: {error}"),
+                "let this user write there, or set `state_dir` to a folder it may write",
+            ),
+        }]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Level;
 
     #[tokio::test]
     async fn one_holds_and_the_next_gets_a_higher_token() {
@@ -196,6 +221,16 @@ mod tests {
     async fn a_folder_that_cannot_be_used_is_told_apart_from_another_holder() {
         let mut lease = FileLease::new(Path::new("/dev/null/leases"), "g");
         assert!(matches!(lease.hold().await, Err(Held::Unusable(_))));
+    }
+
+    #[tokio::test]
+    async fn check_tells_whether_a_lease_can_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = FileLease::new(&folder.path().join("leases"), "g").check().await;
+        assert_eq!(good[0].level, Level::Good, "{good:?}");
+        let bad = FileLease::new(Path::new("/dev/null/leases"), "g").check().await;
+        assert_eq!((bad[0].level, bad[0].fix.is_some()), (Level::Problem, true), "{bad:?}");
+        assert!(bad[0].what.starts_with("no lease can be kept in /dev/null/leases: "), "{bad:?}");
     }
 
     #[tokio::test]

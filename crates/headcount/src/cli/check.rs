@@ -159,7 +159,7 @@ async fn of_group(group: &GroupConfig, state_dir: &Path) -> Vec<Finding> {
         Err(error) => (vec![cannot_open("queue", &error)], None),
     };
     let target = group.target.open(&place);
-    let lease = target.as_ref().map(|target| lease::open(group, target.as_ref(), &place));
+    let lease = target.as_ref().map(|target| lease::open(group, target.as_ref(), state_dir));
     if let Ok(Ok(lease)) = lease {
         found.extend(within("lease", lease.check()).await);
     }

@@ -99,10 +99,13 @@ fn the_manifests_are_those_of_any_kubernetes_with_windmills_groups() {
     let ours: Vec<Value> =
         text.split("\n---\n").map(|part| serde_saphyr::from_str(part).unwrap()).collect();
     let of_kind = |kind: &str| ours.iter().find(|m| m["kind"] == kind).unwrap();
-    assert_eq!(ours.len(), 5);
-    for (kind, file) in
-        [("ServiceAccount", "serviceaccount"), ("Role", "role"), ("RoleBinding", "rolebinding")]
-    {
+    assert_eq!(ours.len(), 6);
+    for (kind, file) in [
+        ("ServiceAccount", "serviceaccount"),
+        ("Role", "role"),
+        ("RoleBinding", "rolebinding"),
+        ("PersistentVolumeClaim", "persistentvolumeclaim"),
+    ] {
         let usual: Value =
             serde_saphyr::from_str(&read(&format!("deploy/kubernetes/{file}.yaml"))).unwrap();
         assert_eq!(of_kind(kind), &usual, "{kind}");

@@ -18,7 +18,7 @@ impl Slo {
         }
         let news = state.estimate.observe(look, queue);
         state.follow_load(0.0, news.gap, facts.wait);
-        state.levels.observe(0, look.now, facts.start_up);
+        state.levels.observe(0, look.current, look.now, facts.start_up);
         true
     }
 }

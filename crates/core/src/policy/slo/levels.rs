@@ -2,10 +2,12 @@
 //! Between two such times lies a gap. How long gaps of a level last tells how long an idle worker is
 //! worth keeping: stopping it saves the rest of the gap, but costs a start at its end.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::MOST_WORKERS;
 use crate::time::{Span, Timestamp, seconds};
 
 /// Levels up to this one are learnt one by one, higher ones in classes.
@@ -32,6 +34,9 @@ pub struct Levels {
     need: u32,
     /// When a level was last needed and which, the latest last, levels falling.
     steps: Vec<(Timestamp, u32)>,
+    /// Since when it is watched without a break, and the workers that were there then. They may have
+    /// been needed a moment before.
+    found: Option<(Timestamp, u32)>,
     /// Gaps by class of level.
     gaps: Vec<Gaps>,
     /// Gaps of all levels.
@@ -97,14 +102,24 @@ fn class_of(level: u32) -> usize {
     (SINGLE as usize + above as usize).min(CLASSES - 1)
 }
 
+/// The lowest level of each class.
+static FIRST: LazyLock<[u32; CLASSES]> = LazyLock::new(|| {
+    let mut first = [u32::MAX; CLASSES];
+    for level in (1..=MOST_WORKERS).rev() {
+        first[class_of(level)] = level;
+    }
+    first
+});
+
 /// The middle and the upper edge of each bucket, computed once: they are asked for at every look.
 static BOUNDS: LazyLock<[(f64, f64); BUCKETS]> = LazyLock::new(|| {
     std::array::from_fn(|bucket| (BUCKET.powf(bucket as f64 + 0.5), BUCKET.powi(bucket as i32 + 1)))
 });
 
 impl Levels {
-    /// So many workers are needed now.
-    pub(crate) fn observe(&mut self, need: u32, now: Timestamp, start_up: f64) -> u32 {
+    /// So many workers are needed now, of `there`. Returns how many starts gaps have ended with.
+    pub(crate) fn observe(&mut self, need: u32, there: u32, now: Timestamp, start_up: f64) -> u32 {
+        self.found.get_or_insert((now, there.min(MOST_WORKERS)));
         let mut starts = 0;
         let mut from = self.need;
         while let Some((at, level)) = self.steps.pop_if(|(_, level)| *level <= need) {
@@ -148,14 +163,39 @@ impl Levels {
         for i in 0..self.steps.len() {
             let (at, level) = self.steps[i];
             let below = self.steps.get(i + 1).map_or(0, |(_, level)| *level);
-            let age = seconds(now.since(at));
-            for level in (below.saturating_add(1)..=level).rev() {
-                if age < self.hold(level, price).max(least) {
-                    return level;
-                }
+            if let Some(level) = self.kept(below..level, at, price, least, now) {
+                return level.max(self.kept_of_found(level, price, least, now));
             }
         }
-        0
+        self.kept_of_found(0, price, least, now)
+    }
+
+    /// The highest level above `above` of the workers that were there at first that is worth keeping.
+    fn kept_of_found(&mut self, above: u32, price: f64, least: f64, now: Timestamp) -> u32 {
+        let Some((at, there)) = self.found else { return 0 };
+        self.kept(above..there, at, price, least, now).unwrap_or(0)
+    }
+
+    /// The highest of the levels above `levels.start` up to `levels.end`, needed last at `at`, that is
+    /// worth keeping.
+    fn kept(
+        &mut self,
+        levels: Range<u32>,
+        at: Timestamp,
+        price: f64,
+        least: f64,
+        now: Timestamp,
+    ) -> Option<u32> {
+        let age = seconds(now.since(at));
+        let mut level = levels.end;
+        while level > levels.start {
+            if age < self.hold(level, price).max(least) {
+                return Some(level);
+            }
+            // What is true of one level is true of its class.
+            level = FIRST[class_of(level)].saturating_sub(1);
+        }
+        None
     }
 
     /// How long an idle worker of this level is worth keeping, s: the time t that costs the least,
@@ -181,11 +221,12 @@ impl Levels {
     /// Nothing is known of some time: gaps that were open have no length.
     pub(crate) fn interrupted(&mut self) {
         self.steps.clear();
-        self.need = 0;
+        (self.need, self.found) = (0, None);
     }
 
     pub(crate) fn shift(&mut self, delta: Span) {
-        self.steps.iter_mut().for_each(|(at, _)| *at = at.plus(delta));
+        let found = self.found.as_mut().map(|(at, _)| at);
+        self.steps.iter_mut().map(|(at, _)| at).chain(found).for_each(|at| *at = at.plus(delta));
     }
 }
 
@@ -233,7 +274,7 @@ mod tests {
         let mut levels = Levels::default();
         // Level 1 is always needed, level 3 at 0 and at 100, level 2 also at 40.
         for (t, need, starts) in [(0, 3, 0), (10, 1, 0), (40, 2, 1), (50, 1, 0), (100, 3, 2)] {
-            assert_eq!(levels.observe(need, at(t), 20.0), starts, "at {t}");
+            assert_eq!(levels.observe(need, 0, at(t), 20.0), starts, "at {t}");
         }
         let totals: Vec<u32> = levels.gaps.iter().map(|gaps| gaps.total).collect();
         assert_eq!(totals, [0, 2, 1]);
@@ -258,9 +299,9 @@ mod tests {
     #[test]
     fn the_highest_level_that_pays_is_kept() {
         let mut levels = Levels::default();
-        levels.observe(5, at(0), 15.0);
-        levels.observe(2, at(10), 15.0);
-        levels.observe(0, at(30), 15.0);
+        levels.observe(5, 0, at(0), 15.0);
+        levels.observe(2, 0, at(10), 15.0);
+        levels.observe(0, 0, at(30), 15.0);
         // Nothing is learnt: each level for 15 s after it was last needed.
         for (t, kept) in [(14, 5), (15, 2), (24, 2), (25, 0)] {
             assert_eq!(levels.keep(15.0, 0.0, at(t)), kept, "at {t}");

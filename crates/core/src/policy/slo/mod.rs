@@ -153,7 +153,7 @@ impl Slo {
         let jobs_wait = queue.waiting > 0;
 
         let n = look.current;
-        let starts = state.levels.observe(need.workers, look.now, facts.start_up);
+        let starts = state.levels.observe(need.workers, n, look.now, facts.start_up);
         let warm = match facts.regime {
             Regime::DeadlineDrain => 0,
             Regime::LevelHazard => self.warm(state, look, queue, &facts, need, news, starts),

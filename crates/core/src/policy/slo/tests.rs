@@ -157,7 +157,9 @@ fn each_reason_is_a_sentence_with_its_numbers() {
     policy.price_of_waiting = 1.0;
     let mut warm = learnt();
     warm.slo.price.spend(14, 10, 60.0);
-    warm.slo.levels.observe(3, Scene::new(0).now.plus(Span::from_secs(-5)), 15.0);
+    warm.slo.levels.observe(3, 3, Scene::new(0).now.plus(Span::from_secs(-5)), 15.0);
+    let mut idle = learnt();
+    idle.slo.levels.observe(1, 4, Scene::new(0).now.plus(Span::from_secs(-600)), 15.0);
     let table = [
         (
             scene(0, 0, 0, 60),
@@ -182,7 +184,7 @@ fn each_reason_is_a_sentence_with_its_numbers() {
         (scene(2, 0, 2, 60), learnt(), &[], "2 deadline-drain: 2 needed, as many as there are"),
         (
             scene(4, 0, 1, 60),
-            learnt(),
+            idle,
             &[],
             "1 deadline-drain: 1 needed, 3 beyond that idle for longer than a start is worth",
         ),
@@ -196,6 +198,27 @@ fn each_reason_is_a_sentence_with_its_numbers() {
     ];
     for (scene, mut state, waits, expected) in table {
         assert_eq!(say(scene, &mut state, waits), expected);
+    }
+}
+
+/// A start without a memory, and a break in what is known, are no reason to stop anybody: who is
+/// there then may have been needed a moment before.
+#[test]
+fn workers_found_at_the_start_or_after_a_break_stay_as_long_as_one_that_was_needed() {
+    for max_wait in [60, 10] {
+        let (mut scene, mut state) = (scene(4, 0, 0, max_wait), PolicyState::default());
+        scene.rules.workers.min = 0;
+        for _ in 0..2 {
+            let mut stayed = 0;
+            while scene.rules.policy.wish(&mut state, &scene.look()).wanted == 4 {
+                scene.later(5);
+                stayed += 5;
+                assert!(stayed < 600, "not for ever");
+            }
+            // A start takes 15 s: an idle worker is kept until it has cost as much, or a missed job.
+            assert!(stayed >= 15, "max_wait {max_wait} s: gone after {stayed} s");
+            state.slo.interrupted();
+        }
     }
 }
 

@@ -305,7 +305,7 @@ impl Lease for KubernetesLease {
             return vec![Finding::good("lease", format!("{shown} may be taken"))];
         }
         let what = format!("{shown} cannot be taken: the Role lacks {}", lacks.join(", "));
-        let fix = "add the rule for leases, see deploy/kubernetes/role.yaml, or leave `lease` out";
+        let fix = "add the rule for leases, see deploy/kubernetes/role.yaml; or leave `lease` out and run one replica";
         vec![Finding::problem("lease", what, fix)]
     }
 }

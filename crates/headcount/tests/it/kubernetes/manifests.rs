@@ -9,7 +9,7 @@ use headcount::lease::Lease;
 use headcount::targets::kubernetes::KubernetesConfig;
 use headcount::targets::kubernetes::lease::KubernetesLease;
 use headcount::targets::kubernetes::rights;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{open, settled, shrink};
 use crate::support::kube_api::world::Rule;
@@ -25,14 +25,50 @@ fn read(path: &Path) -> Value {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 
-/// A template of the chart with its control lines left out and a name in place of each value.
+/// What the chart is given if nothing is said.
+fn values() -> Value {
+    read(&deploy().join("helm/headcount/values.yaml"))
+}
+
+/// A template of the chart as its values say, but for lists that are empty there: with the first
+/// branch of each condition, and a name in place of each text.
 fn rendered(name: &str) -> Value {
     let path = deploy().join("helm/headcount/templates").join(name);
     let text = std::fs::read_to_string(&path).unwrap();
-    let plain = text.lines().filter(|line| !line.trim_start().starts_with("{{-"));
+    let values = values();
+    // For each block that is open, whether it is left out.
+    let mut left_out: Vec<bool> = Vec::new();
+    let plain = text.lines().filter(|line| {
+        match line.trim_start().strip_prefix("{{- ") {
+            Some(control) if control.starts_with("end") => drop(left_out.pop()),
+            Some(control) if control.starts_with("else") => *left_out.last_mut().unwrap() = true,
+            Some(control) if control.starts_with("with ") => {
+                let key = control["with .Values.".len()..].split(' ').next().unwrap();
+                let value = key.split('.').fold(&values, |value, key| &value[key]);
+                let none = [Value::Null, json!([]), json!({}), json!("")];
+                left_out.push(none.contains(value));
+            }
+            Some(control) if control.starts_with("if not") => left_out.push(true),
+            Some(control) if control.starts_with("if ") || control.starts_with("range ") => {
+                left_out.push(false);
+            }
+            Some(control) if control.contains("toYaml .Values.resources") => {
+                return !left_out.contains(&true);
+            }
+            Some(_) => {}
+            None => return !left_out.contains(&true),
+        }
+        false
+    });
     let filled = plain.map(|line| {
-        let mut line =
-            line.replace("{{ . }}", "deployments").replace("{{ .Values.replicas }}", "2");
+        let mut line = line
+            .replace(
+                "{{- toYaml .Values.resources | nindent 12 }}",
+                &values["resources"].to_string(),
+            )
+            .replace("{{ . }}", "deployments")
+            .replace("{{ .Values.persistence.size }}", "1Gi")
+            .replace("{{ .Values.replicas }}", &values["replicas"].to_string());
         while let (Some(begin), Some(end)) = (line.find("{{"), line.find("}}")) {
             line.replace_range(begin..end + 2, "headcount");
         }
@@ -89,6 +125,10 @@ fn every_manifest_is_read_and_fits_the_others() {
     for key in ["args", "resources", "securityContext", "volumeMounts"] {
         assert_eq!(container(spec)[key], container(chart)[key], "{key}");
     }
+    assert_eq!(pod(spec)["volumes"], pod(chart)["volumes"]);
+    for key in ["replicas", "strategy"] {
+        assert_eq!(spec[key], chart[key], "{key}");
+    }
     assert_eq!(spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]);
 }
 
@@ -98,8 +138,12 @@ fn the_configurations_in_them_make_sense() {
     let map = read(&folder.join("kubernetes/configmap.yaml"));
     let text = map["data"]["headcount.yaml"].as_str().unwrap();
     let from_map = headcount::config::parse(text, "configmap", Path::new("/")).unwrap();
-    let values = read(&folder.join("helm/headcount/values.yaml"));
-    let text = values["config"].to_string();
+    // A chart merges maps: a group of its own would stay beside the user's.
+    assert_eq!(values()["config"], json!({}));
+    let text = std::fs::read_to_string(folder.join("helm/headcount/values.yaml")).unwrap();
+    let (_, example) = text.split_once("For example:\n# config:\n").unwrap();
+    let example = example.lines().map_while(|line| line.strip_prefix("#   "));
+    let text = example.collect::<Vec<_>>().join("\n");
     let from_values = headcount::config::parse(&text, "values", Path::new("/")).unwrap();
     assert_eq!(from_map, from_values);
     assert_eq!(read(&folder.join("helm/headcount/Chart.yaml"))["name"], "headcount");
