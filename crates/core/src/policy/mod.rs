@@ -149,6 +149,13 @@ impl Policy {
         (!since.is_negative() && rests > Span::ZERO).then_some(rests)
     }
 
+    /// Whether it brings a number outside the bounds back at once, by a rule of its own: the guard of
+    /// the bounds would do it in other words, without the cooldown that follows.
+    fn clamps(&self, look: &Look<'_>) -> bool {
+        let is_outside = !(look.bounds.min..=look.bounds.max).contains(&look.current);
+        matches!(self, Self::Occupancy(_)) && is_outside
+    }
+
     /// The policy's wish for what is seen. Called only with fresh readings.
     pub(crate) fn wish(&self, state: &mut PolicyState, look: &Look<'_>) -> Wish {
         // `slo` learns by itself, in the order that its rule needs.
@@ -160,6 +167,7 @@ impl Policy {
             p.watch(&mut state.occupancy, look);
         }
         if !look.every_look
+            && !self.clamps(look)
             && let Some(rests) = self.rests_for(state, look.now)
         {
             let why = Why::NotDue { in_s: seconds(rests), last: state.said.clone() };

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::decision::{Kind, Rule, Why};
 use crate::guard::{Look, Range};
 use crate::policy::Wish;
-use crate::reading::{Occupancies, QueueReading};
+use crate::reading::{Occupancies, QueueReading, WorkerState};
 use crate::smooth::one_decimal;
 use crate::state::Pending;
 use crate::time::{Span, Timestamp, seconds};
@@ -356,12 +356,21 @@ impl OccupancyState {
     }
 }
 
-/// The share of the ready workers that is busy, percent; unknown while none is ready.
+/// The share of the ready workers that is busy, percent; unknown while none is ready, or of none is
+/// known whether it is.
 fn busy_share(look: &Look<'_>, queue: &QueueReading) -> Option<f64> {
-    let ready = f64::from(Some(look.fleet.ready).filter(|ready| *ready > 0)?);
+    let fleet = look.fleet;
+    let ready = f64::from(Some(fleet.ready).filter(|ready| *ready > 0)?);
     let slots = look.rules.workers.slots.max(1);
-    let share = match look.fleet.busy {
-        Some(busy) if slots == 1 => f64::from(busy) / ready,
+    let share = match fleet.busy {
+        Some(busy) if slots == 1 && fleet.workers.is_empty() => f64::from(busy) / ready,
+        Some(_) if slots == 1 => {
+            // One that starts, or has not told of itself yet, is neither idle nor at work.
+            let ready = fleet.workers.iter().filter(|w| w.state == WorkerState::Ready);
+            let known: Vec<bool> = ready.filter_map(|w| w.busy).collect();
+            let busy = known.iter().filter(|busy| **busy).count();
+            (!known.is_empty()).then(|| busy as f64 / known.len() as f64)?
+        }
         _ => queue.active as f64 / (ready * f64::from(slots)),
     };
     Some(one_decimal(100.0 * share.min(1.0)))
@@ -371,7 +380,8 @@ fn busy_share(look: &Look<'_>, queue: &QueueReading) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::policy::{Policy, PolicyState};
-    use crate::scene::Scene;
+    use crate::reading::FleetReading;
+    use crate::scene::{Scene, worker};
 
     fn scene(n: u32, waiting: u64, windows: [Option<f64>; 3]) -> Scene {
         let mut scene = Scene::new(n);
@@ -570,6 +580,25 @@ mod tests {
         scene.later(30);
         policy.wish(&mut state, &scene.look());
         assert_eq!(state.occupancy.samples, [(scene.now, 25.0)]);
+    }
+
+    #[test]
+    fn a_worker_that_starts_or_is_not_known_is_neither_idle_nor_busy() {
+        let policy = Policy::Occupancy(Occupancy::default());
+        let (ready, starting) = (WorkerState::Ready, WorkerState::Starting);
+        for (workers, sample) in [
+            (vec![(ready, Some(false)), (starting, None), (starting, None)], Some(0.0)),
+            (vec![(ready, Some(true)), (ready, Some(false)), (ready, None)], Some(50.0)),
+            (vec![(ready, None), (starting, Some(false))], None),
+        ] {
+            let (mut state, mut scene) = (PolicyState::default(), Scene::new(0));
+            let workers = workers.into_iter().map(|(state, busy)| worker("w", state, busy, 60));
+            scene.fleet = FleetReading::of(workers.collect());
+            policy.wish(&mut state, &scene.look());
+            let samples: Vec<f64> =
+                state.occupancy.samples.iter().map(|(_, share)| *share).collect();
+            assert_eq!(samples.first().copied(), sample, "{:?}", scene.fleet);
+        }
     }
 
     #[test]

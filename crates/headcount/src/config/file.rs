@@ -271,6 +271,21 @@ impl Group {
         if let QueueConfig::Bull(bull) = &mut queue {
             bull.slots.get_or_insert(rules.workers.slots);
         }
+        // Windmill's own field of that name says which jobs count; jobs that the queue does not count
+        // the policy cannot see.
+        if let (QueueConfig::Windmill(windmill), Policy::Occupancy(policy)) =
+            (&mut queue, &rules.policy)
+        {
+            if windmill.tags.is_empty() {
+                windmill.tags.clone_from(&policy.custom_tags);
+            }
+            let unseen = policy.custom_tags.iter().filter(|tag| !windmill.tags.contains(tag));
+            let problems = unseen.map(|tag| {
+                let what = format!("{tag} is not among the tags of the queue; add it there");
+                ("policy.occupancy.custom_tags".to_owned(), what)
+            });
+            findings.problems(path, problems.collect());
+        }
         if cfg!(not(feature = "kubernetes")) && self.lease == LeaseKind::Kubernetes {
             findings.problem(path, "lease", &not_built_in("kubernetes"));
         }

@@ -74,6 +74,29 @@ groups:
     }
 }
 
+/// Windmill's custom_tags say which jobs count; the queue must count them, or nobody would.
+#[test]
+fn custom_tags_of_the_policy_are_those_of_the_queue() {
+    let file = |queue: &str, policy: &str| {
+        let queue = format!("windmill: {{ url: \"postgres://u@h/d\"{queue} }}");
+        let text = format!(
+            "groups:\n  g:\n    policy: {{ occupancy: {{ {policy} }} }}\n    \
+             queue: {{ {queue} }}\n    target: {{ dry_run: {{ workers: 1 }} }}\n"
+        );
+        parse_as(&text, &[]).map(|config| match &config.groups[0].queue {
+            QueueConfig::Windmill(windmill) => windmill.tags.clone(),
+            other => panic!("{other:?}"),
+        })
+    };
+    let tags = |tags: &[&str]| Ok(tags.iter().map(|tag| (*tag).to_owned()).collect());
+    assert_eq!(file("", "custom_tags: [gpu]"), tags(&["gpu"]));
+    assert_eq!(file(", tags: [gpu, deno]", "custom_tags: [gpu]"), tags(&["gpu", "deno"]));
+    assert_eq!(file(", tags: [deno]", "poll: 30s"), tags(&["deno"]));
+    let said = "f:3:28 groups.g.policy.occupancy.custom_tags: gpu is not among the tags of the \
+                queue; add it there";
+    assert_eq!(file(", tags: [deno]", "custom_tags: [gpu]"), Err(said.to_owned()));
+}
+
 #[test]
 fn two_groups_may_not_scale_the_same_workers() {
     let file = |of_a: &str, of_b: &str| {
