@@ -244,3 +244,73 @@ async fn run(exec: &ExecConfig) -> anyhow::Result<CredentialStatus> {
 fn failed() -> anyhow::Error {
     anyhow!("the login of the kubeconfig failed: run kubectl once to see why")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A server that lets everybody in, and tells what each request showed.
+    async fn server() -> (String, mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (tell, told) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let head = String::from_utf8(head).unwrap();
+                let shown = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(": Bearer ")?;
+                    name.eq_ignore_ascii_case("authorization").then(|| value.to_owned())
+                });
+                tell.send(shown.unwrap_or_default()).unwrap();
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        (url, told)
+    }
+
+    /// A service account's token is replaced long before the old one ends.
+    #[tokio::test]
+    async fn a_token_file_is_read_again_although_nobody_refuses_the_old_token() {
+        let (url, mut told) = server().await;
+        let folder = tempfile::tempdir().unwrap();
+        let (token, file) = (folder.path().join("token"), folder.path().join("config"));
+        let text = json!({ "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": { "server": url } }],
+            "users": [{ "name": "u", "user": { "tokenFile": &token } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }] });
+        std::fs::write(&file, text.to_string()).unwrap();
+        std::fs::write(&token, "old").unwrap();
+        let access = Access::Kubeconfig { files: vec![file], context: None };
+        let mut logins = Logins::default();
+        let age = |logins: &mut Logins, by: Duration| {
+            let login = logins.last.as_mut().unwrap();
+            login.at -= by;
+            login.made.as_mut().unwrap().proof.file.as_mut().unwrap().2 -= by;
+        };
+        let almost = TOKEN_READ_EVERY - Duration::from_secs(10);
+        for (older_by, shown) in
+            [(Duration::ZERO, "old"), (almost, "old"), (TOKEN_READ_EVERY - almost, "new")]
+        {
+            if older_by > Duration::ZERO {
+                std::fs::write(&token, "new").unwrap();
+                age(&mut logins, older_by);
+            }
+            let client = logins.client(false, &access).await.unwrap();
+            let asked = hyper::Request::get("/version").body(Vec::new()).unwrap();
+            client.request_text(asked).await.unwrap();
+            assert_eq!(told.recv().await.as_deref(), Some(shown), "{older_by:?} later");
+        }
+    }
+}
