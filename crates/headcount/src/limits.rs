@@ -221,12 +221,25 @@ pub const ANNOTATE_AT_ONCE: usize = 8;
 pub const CONFLICTS: usize = 3;
 /// A list of pods serves several groups for this long.
 pub const POD_LIST_AGE: Duration = Duration::from_secs(1);
+/// A list that took long serves so many times as long as it took.
+pub const POD_LIST_SHARE: u32 = 5;
+/// And each of its pages makes it serve this long: two pages a second.
+pub const POD_PAGE_AGE: Duration = Duration::from_millis(500);
+/// But no longer than this.
+pub const POD_LIST_AGE_MAX: Duration = Duration::from_secs(10);
 /// A list of pods comes in pages of this many.
 pub const PODS_PER_PAGE: u32 = 500;
 /// And has at most this many pages.
 pub const POD_PAGES: usize = 40;
 /// What an account may do is asked this often: a Role may change.
 pub const ACCESS_REVIEW_EVERY: Duration = Duration::from_secs(10 * 60);
+/// Of the groups of one API server whose time for that has come, one asks this often: six requests.
+pub const REVIEW_EVERY: Duration = Duration::from_secs(1);
+/// The workloads on one API server are read this often, 20 a second: with as many renewals of
+/// leases, a list of pods and six questions about access, 200 groups stay under 50 requests a second.
+pub const WORKLOAD_READ_EVERY: Duration = Duration::from_millis(50);
+/// But none is older than this: as many as 1,200 groups have.
+pub const WORKLOAD_AGE_MAX: Duration = Duration::from_secs(60);
 /// A lease in Kubernetes is lost this long after the last sign of its holder.
 pub const LEASE_DURATION: Duration = Duration::from_secs(30);
 /// It is renewed this often.

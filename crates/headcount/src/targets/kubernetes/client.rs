@@ -19,6 +19,7 @@ use crate::targets::kubernetes::answers::TooLarge;
 use crate::targets::kubernetes::config::KubernetesConfig;
 use crate::targets::kubernetes::login::Logins;
 use crate::targets::kubernetes::pods::Pods;
+use crate::targets::kubernetes::turns::Turns;
 
 /// A cluster, as reached in one way.
 pub(super) struct Cluster {
@@ -29,6 +30,8 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// The pods of its namespaces.
     pub(super) pods: Pods,
+    /// When its API server is asked; shared by all who reach the same one.
+    pub(super) turns: Arc<Turns>,
     login: tokio::sync::Mutex<Logins>,
 }
 
@@ -64,11 +67,15 @@ impl Cluster {
         if let Some(cluster) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(cluster);
         }
+        let mut all = open.iter().filter_map(Weak::upgrade);
+        let turns = all.find(|c| c.server == server).map(|c| Arc::clone(&c.turns));
+        drop(all);
         let cluster = Arc::new(Self {
             access,
             server,
             namespace,
             pods: Pods::default(),
+            turns: turns.unwrap_or_default(),
             login: tokio::sync::Mutex::default(),
         });
         open.push(Arc::downgrade(&cluster));

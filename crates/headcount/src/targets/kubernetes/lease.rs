@@ -94,7 +94,8 @@ impl KubernetesLease {
     fn renew_in_background(&mut self) {
         let inner = Arc::downgrade(&self.inner);
         let task = tokio::spawn(async move {
-            let mut rest = LEASE_RENEW_EVERY;
+            // Those that were taken together are not renewed together.
+            let mut rest = LEASE_RENEW_EVERY.mul_f64(fastrand::f64());
             loop {
                 sleep(rest).await;
                 let Some(inner) = inner.upgrade() else { return };

@@ -32,6 +32,8 @@ mod selector;
 #[cfg(feature = "kubernetes")]
 mod target;
 #[cfg(feature = "kubernetes")]
+mod turns;
+#[cfg(feature = "kubernetes")]
 mod workload;
 
 pub use config::KubernetesConfig;

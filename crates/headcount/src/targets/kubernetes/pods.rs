@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use headcount_core::{Span, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod as ApiPod, PodCondition};
@@ -10,7 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ListParams};
 use tokio::time::Instant;
 
-use crate::limits::{KUBERNETES_LOOK, POD_LIST_AGE, POD_PAGES, PODS_PER_PAGE};
+use crate::limits::{
+    KUBERNETES_LOOK, POD_LIST_AGE, POD_LIST_AGE_MAX, POD_LIST_SHARE, POD_PAGE_AGE, POD_PAGES,
+    PODS_PER_PAGE,
+};
 use crate::targets::kubernetes::client::{ApiError, Cluster};
 use crate::targets::kubernetes::deletion_cost::COST;
 use crate::targets::kubernetes::selector::{Labels, Picks, written};
@@ -34,16 +38,16 @@ pub(super) struct Pods(Mutex<HashMap<String, Arc<Namespace>>>);
 
 #[derive(Debug, Default)]
 struct Namespace {
-    /// The labels of the pods that each looks for.
-    wanted: Mutex<HashMap<String, Labels>>,
+    /// The labels of the pods that each looks for, as long as it is there.
+    wanted: Mutex<Vec<(Weak<()>, Labels)>>,
     /// The last list. Whoever holds it asks for the next one.
     list: tokio::sync::Mutex<Option<List>>,
 }
 
 #[derive(Debug)]
 struct List {
-    /// When it was asked for.
-    at: Instant,
+    /// Until when it serves.
+    until: Instant,
     /// It has only pods with these labels.
     narrowed: Labels,
     pods: Arc<Vec<Pod>>,
@@ -101,7 +105,7 @@ pub(super) enum Phase {
 }
 
 impl Pods {
-    /// The pods that `who` looks for, not older than [`POD_LIST_AGE`].
+    /// The pods that `who` looks for, listed not long ago.
     ///
     /// # Errors
     /// Why they cannot be listed.
@@ -109,15 +113,14 @@ impl Pods {
         &self,
         cluster: &Cluster,
         namespace: &str,
-        who: &str,
+        who: &Arc<()>,
         picks: &Picks,
     ) -> Result<Vec<Pod>, ApiError> {
         let space = self.namespace(namespace);
         let wanted = picks.labels();
         let narrow = space.want(who, &wanted);
         let mut list = space.list.lock().await;
-        let serves =
-            |list: &&List| list.at.elapsed() <= POD_LIST_AGE && list.narrowed.is_subset(&wanted);
+        let serves = |list: &&List| Instant::now() < list.until && list.narrowed.is_subset(&wanted);
         let pods = match list.as_ref().filter(serves) {
             Some(list) => Arc::clone(&list.pods),
             None => {
@@ -125,7 +128,8 @@ impl Pods {
                 *list = None;
                 let at = Instant::now();
                 let pods = Arc::new(fetch(cluster, namespace, &narrow).await?);
-                *list = Some(List { at, narrowed: narrow, pods: Arc::clone(&pods) });
+                let until = at + age_limit(at.elapsed(), pods.len());
+                *list = Some(List { until, narrowed: narrow, pods: Arc::clone(&pods) });
                 pods
             }
         };
@@ -145,12 +149,24 @@ impl Pods {
 
 impl Namespace {
     /// Notes what `who` looks for; the labels that all have in common.
-    fn want(&self, who: &str, labels: &Labels) -> Labels {
+    fn want(&self, who: &Arc<()>, labels: &Labels) -> Labels {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        wanted.insert(who.to_owned(), labels.clone());
-        let in_all = |label: &&(String, String)| wanted.values().all(|other| other.contains(label));
+        wanted.retain(|(other, _)| {
+            other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), Arc::as_ptr(who))
+        });
+        wanted.push((Arc::downgrade(who), labels.clone()));
+        let in_all =
+            |label: &&(String, String)| wanted.iter().all(|(_, other)| other.contains(label));
         labels.iter().filter(in_all).cloned().collect()
     }
+}
+
+/// How long a list serves that took this long and has so many pods: one that costs the API server
+/// much is asked for less often.
+fn age_limit(took: Duration, pods: usize) -> Duration {
+    let pages = u32::try_from(pods).unwrap_or(u32::MAX).div_ceil(PODS_PER_PAGE);
+    let age = (took * POD_LIST_SHARE).max(POD_PAGE_AGE.saturating_mul(pages));
+    age.clamp(POD_LIST_AGE, POD_LIST_AGE_MAX)
 }
 
 /// All pods with these labels, page by page.
@@ -297,6 +313,38 @@ mod tests {
     use k8s_openapi::api::core::v1::PodStatus;
 
     use super::*;
+
+    #[test]
+    fn a_list_that_costs_much_is_asked_for_less_often() {
+        let table = [
+            (5, 200, 1_000),
+            (5, 1_000, 1_000),
+            (50, 5_000, 5_000),
+            (700, 900, 3_500),
+            (5, 20_000, 10_000),
+            (60_000, 1, 10_000),
+        ];
+        for (took, pods, serves) in table {
+            let limit = age_limit(Duration::from_millis(took), pods);
+            assert_eq!(limit, Duration::from_millis(serves), "{took} ms, {pods} pods");
+        }
+    }
+
+    #[test]
+    fn what_those_look_for_who_are_gone_widens_no_list() {
+        let space = Namespace::default();
+        let labels = |labels: &[(&str, &str)]| -> Labels {
+            labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+        };
+        let own = labels(&[("app", "worker"), ("tier", "a")]);
+        let (first, second) = (Arc::new(()), Arc::new(()));
+        assert_eq!(space.want(&first, &own), own);
+        let others = labels(&[("app", "worker"), ("tier", "b")]);
+        assert_eq!(space.want(&second, &others), labels(&[("app", "worker")]));
+        assert_eq!(space.want(&first, &own), labels(&[("app", "worker")]));
+        drop(second);
+        assert_eq!(space.want(&first, &own), own);
+    }
 
     #[test]
     fn absurd_restarts_are_as_many_as_can_be_counted() {

@@ -219,7 +219,7 @@ impl Kubernetes {
             match self.patch(order.to, &version).await {
                 Ok(()) => {
                     self.done = Some((order.from, order.to));
-                    self.last = None;
+                    self.forget();
                     self.cluster.pods.outdate(&self.namespace).await;
                     return Ok(());
                 }
@@ -233,7 +233,7 @@ impl Kubernetes {
                 }
                 Err(error) => {
                     // It may have been done all the same: look before the next try.
-                    self.last = None;
+                    self.forget();
                     return Err(error.into_target_error(what));
                 }
             }

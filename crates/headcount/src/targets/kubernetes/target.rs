@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use headcount_core::{Missing, Silence, Span};
 use kube::api::Api;
 use kube::core::DynamicObject;
+use tokio::time::Instant;
 
 use crate::clock::now;
 use crate::config::Place;
@@ -18,6 +19,7 @@ use crate::targets::kubernetes::fleet::{self, Memory, Shown};
 use crate::targets::kubernetes::pods::Pod;
 use crate::targets::kubernetes::rights::Rights;
 use crate::targets::kubernetes::selector::{self, Picks};
+use crate::targets::kubernetes::turns::counts_until;
 use crate::targets::kubernetes::workload::Workload;
 use crate::targets::{FleetSeen, Order, Promise, Scaled, Target, TargetError};
 
@@ -39,6 +41,10 @@ pub(super) struct Kubernetes {
     pub(super) rights: Rights,
     /// What the last look showed; none after a change.
     pub(super) last: Option<Workload>,
+    /// What was read last, until when it counts; none after a change.
+    kept: Option<(Result<Workload, ApiError>, Instant)>,
+    /// The turn to read again.
+    turn: Option<Instant>,
     /// Its pods at the last look.
     pub(super) pods: Vec<Pod>,
     /// Whose pods fit the selector, if none of them is its own, for so many looks.
@@ -54,6 +60,8 @@ pub(super) struct Kubernetes {
     looked_for_rivals: bool,
     picks: Option<Picks>,
     memory: Memory,
+    /// Gone with it: what it looks for counts no more.
+    alive: Arc<()>,
 }
 
 impl Strangers {
@@ -82,6 +90,8 @@ impl Kubernetes {
             kind,
             cluster,
             last: None,
+            kept: None,
+            turn: None,
             pods: Vec::new(),
             strangers: None,
             done: None,
@@ -92,6 +102,7 @@ impl Kubernetes {
             looked_for_rivals: false,
             picks,
             memory: Memory::default(),
+            alive: Arc::new(()),
         })
     }
 
@@ -109,16 +120,44 @@ impl Kubernetes {
         Shown { kind: &self.kind, unschedulable_after, now: now() }
     }
 
-    /// Asks what is allowed, if it is time to.
+    /// Asks what is allowed, if it is time to: not all groups at the same time, after the first.
     async fn review(&mut self) {
-        if self.rights.are_due() {
+        let is_new = self.rights.reviewed.is_none();
+        if self.rights.are_due() && (is_new || self.cluster.turns.may_review(Instant::now())) {
             let Self { cluster, namespace, kind, name, .. } = &*self;
             self.rights = Rights::review(cluster, namespace, kind, name).await;
         }
     }
 
-    /// What is scaled, by the object or by its scale, whichever is allowed.
+    /// What is scaled: as it was read last, until it is our turn to read again. Only for a look: a
+    /// change reads anew, or names the version that it was decided from.
+    async fn recent(&mut self) -> Result<Workload, ApiError> {
+        match &self.kept {
+            Some((read, until)) if Instant::now() < *until => read.clone(),
+            _ => self.read().await,
+        }
+    }
+
+    /// What is scaled, now.
     pub(super) async fn read(&mut self) -> Result<Workload, ApiError> {
+        self.kept = None;
+        let at = Instant::now();
+        let turn = match self.turn {
+            Some(turn) if turn > at => turn,
+            _ => *self.turn.insert(self.cluster.turns.read(at)),
+        };
+        let read = self.read_now().await;
+        self.kept = Some((read.clone(), counts_until(at, turn)));
+        read
+    }
+
+    /// From now on what was read does not count any more.
+    pub(super) fn forget(&mut self) {
+        (self.last, self.kept) = (None, None);
+    }
+
+    /// By the object or by its scale, whichever is allowed.
+    async fn read_now(&mut self) -> Result<Workload, ApiError> {
         let by_object = self.rights.get_object && !self.is_custom();
         let answer = match by_object {
             true => self.read_object().await,
@@ -194,8 +233,7 @@ impl Kubernetes {
             self.warn_of_list("its pods cannot be listed (the Role lacks: pods list)");
             return Ok(None);
         }
-        let who = format!("{:?} {}", self.kind, self.name);
-        match self.cluster.pods.list(&self.cluster, &self.namespace, &who, &picks).await {
+        match self.cluster.pods.list(&self.cluster, &self.namespace, &self.alive, &picks).await {
             Ok(pods) => Ok(self.own(pods, workload)),
             Err(error) if error.is(403) => {
                 self.rights.list_pods = false;
@@ -261,7 +299,7 @@ impl Kubernetes {
     async fn look(&mut self) -> Result<FleetSeen, ApiError> {
         (self.last, self.done) = (None, None);
         self.review().await;
-        let workload = self.read().await?;
+        let workload = self.recent().await?;
         let pods = self.list(&workload).await?;
         self.last = Some(workload.clone());
         let Some(pods) = pods else {
