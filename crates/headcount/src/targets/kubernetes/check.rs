@@ -131,7 +131,7 @@ impl Kubernetes {
         if let Some((strangers, _)) = &self.strangers {
             findings.push(Finding::warning(ABOUT, strangers.to_string(), Strangers::FIX));
         }
-        if let Some(grace) = self.grace() {
+        if let Some(grace) = self.grace(self.last.as_ref()) {
             let what =
                 format!("a pod may take {grace:#} to finish (terminationGracePeriodSeconds)");
             findings.push(Finding::good(ABOUT, what).stating(Fact::Grace(grace)));

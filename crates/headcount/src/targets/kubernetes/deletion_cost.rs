@@ -30,20 +30,60 @@ pub(super) fn cost(name: &str, busy: &HashMap<String, Option<Span>>, may_go: &[S
     }
 }
 
+/// What a ReplicaSet's controller looks at first: a pod of a lower class goes before one of a higher.
+pub(super) fn class(pod: &Pod, cost: i32) -> (bool, u8, bool, i32) {
+    let phase = match pod.phase {
+        Phase::Pending => 0,
+        Phase::Unknown => 1,
+        _ => 2,
+    };
+    (pod.scheduled, phase, pod.ready, cost)
+}
+
 /// The order in which a ReplicaSet's controller deletes: the first goes first. `cost` tells what a
-/// pod will cost then.
+/// pod will cost then. Inside a class it is a guess: the controller takes those first whose node has
+/// more of them, then compares only the logarithms of ages, then UIDs.
 pub(super) fn rank(pods: &mut [&Pod], cost: impl Fn(&Pod) -> i32) {
     pods.sort_by_key(|pod| {
-        let phase = match pod.phase {
-            Phase::Pending => 0,
-            Phase::Unknown => 1,
-            _ => 2,
-        };
         let ready_since = pod.ready_since.filter(|_| pod.ready);
         let youth = |at: Option<Timestamp>| Reverse(at.map(Timestamp::as_millis));
         let rest = (youth(ready_since), Reverse(pod.restarts), youth(pod.created_at));
-        (pod.scheduled, phase, pod.ready, cost(pod), rest)
+        (class(pod, cost(pod)), rest)
     });
+}
+
+/// Who goes, as far as anybody can know.
+#[derive(Debug, Default)]
+pub(super) struct Going<'a> {
+    /// These.
+    pub(super) sure: Vec<&'a Pod>,
+    /// And so many of `alike`.
+    pub(super) picked: usize,
+    /// Pods of one class, of which some go and some stay.
+    pub(super) alike: Vec<&'a Pod>,
+}
+
+impl<'a> Going<'a> {
+    /// The first `go` in this order, which goes by `class`.
+    pub(super) fn of<C: PartialEq>(
+        order: &[&'a Pod],
+        go: usize,
+        class: impl Fn(&Pod) -> C,
+    ) -> Self {
+        let go = go.min(order.len());
+        let stays = order.get(go).map(|pod| class(pod));
+        let is_like_it = |pod: &&&Pod| stays.as_ref().is_some_and(|stays| class(pod) == *stays);
+        let sure: Vec<&Pod> = order[..go].iter().take_while(|p| !is_like_it(p)).copied().collect();
+        let picked = go - sure.len();
+        let rest = order[sure.len()..].iter().take_while(is_like_it).copied();
+        let alike = if picked > 0 { rest.collect() } else { Vec::new() };
+        Self { sure, picked, alike }
+    }
+
+    /// All that may go.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Pod> {
+        self.sure.iter().chain(&self.alike).copied()
+    }
 }
 
 /// The number at the end of a StatefulSet's pod: the highest goes first.
@@ -110,5 +150,45 @@ mod tests {
         let names: Vec<&str> = order.iter().map(|pod| pod.name.as_str()).collect();
         let expected = ["nowhere", "pending", "unready", "cheap-young", "cheap-old", "dear"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn of_pods_that_are_alike_nobody_knows_who_goes() {
+        let pod = |name: &str, cost| Pod {
+            name: name.into(),
+            phase: Phase::Running,
+            scheduled: true,
+            ready: true,
+            cost,
+            ..Pod::default()
+        };
+        let pods = [pod("a", 0), pod("b", 0), pod("c", 0), pod("busy", 15), pod("dear", 60)];
+        let mut order: Vec<&Pod> = pods.iter().collect();
+        rank(&mut order, |pod| pod.cost);
+        // How many go; who for sure, and how many of whom.
+        type Expected = (&'static [&'static str], usize, &'static [&'static str]);
+        let table: [(usize, Expected); 6] = [
+            (0, (&[], 0, &[])),
+            (2, (&[], 2, &["a", "b", "c"])),
+            (3, (&["a", "b", "c"], 0, &[])),
+            (4, (&["a", "b", "c", "busy"], 0, &[])),
+            (5, (&["a", "b", "c", "busy", "dear"], 0, &[])),
+            (9, (&["a", "b", "c", "busy", "dear"], 0, &[])),
+        ];
+        for (go, (sure, picked, alike)) in table {
+            let going = Going::of(&order, go, |pod| class(pod, pod.cost));
+            let names = |pods: &[&Pod]| -> Vec<String> {
+                pods.iter().map(|pod| pod.name.clone()).collect()
+            };
+            assert_eq!(names(&going.sure), sure, "{go}");
+            assert_eq!(going.picked, picked, "{go}");
+            assert_eq!(names(&going.alike), alike, "{go}");
+        }
+        let mut unready = pods.clone();
+        unready[4].ready = false;
+        let mut order: Vec<&Pod> = unready.iter().collect();
+        rank(&mut order, |pod| pod.cost);
+        let going = Going::of(&order, 2, |pod| class(pod, pod.cost));
+        assert_eq!((going.sure[0].name.as_str(), going.picked, going.alike.len()), ("dear", 1, 3));
     }
 }

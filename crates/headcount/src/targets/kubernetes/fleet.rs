@@ -76,8 +76,10 @@ pub(super) fn trouble(pod: &Pod, shown: &Shown<'_>) -> Option<String> {
     }
     let passed = |at: Option<Timestamp>| at.map_or(Span::ZERO, |at| shown.now.since(at));
     match pod.phase {
-        Phase::Failed => return Some("Failed: it has ended or was evicted".into()),
-        Phase::Succeeded => return None,
+        Phase::Failed if pod.is_running() => {
+            return Some("Failed: its node is gone, or does not answer".into());
+        }
+        Phase::Failed | Phase::Succeeded => return None,
         Phase::Unknown => return Some("Unknown: its node does not answer".into()),
         Phase::Pending | Phase::Running => {}
     }
@@ -95,7 +97,8 @@ pub(super) fn trouble(pod: &Pod, shown: &Shown<'_>) -> Option<String> {
 fn state(pod: &Pod, leaves: bool, shown: &Shown<'_>) -> WorkerState {
     match pod.phase {
         Phase::Succeeded => WorkerState::Stopped,
-        Phase::Failed if pod.deleting => WorkerState::Stopped,
+        // What was evicted stays as a record; its place is another pod's.
+        Phase::Failed if pod.deleting || !pod.is_running() => WorkerState::Stopped,
         _ if pod.deleting || leaves => WorkerState::Draining,
         _ if trouble(pod, shown).is_some() => WorkerState::Broken,
         _ if pod.ready => WorkerState::Ready,
@@ -223,7 +226,8 @@ mod tests {
             ("no node", Pod { unschedulable: nowhere(ago(3)), ..pending.clone() }, Broken),
             ("never ready", Pod { ready_since: ago(10), ..starting.clone() }, Broken),
             ("node lost", Pod { phase: Phase::Unknown, ..pod("a") }, Broken),
-            ("evicted", failed.clone(), Broken),
+            ("evicted", failed.clone(), Stopped),
+            ("node gone", Pod { started_at: ago(9), ..failed.clone() }, Broken),
             ("evicted and going", Pod { deleting: true, ..failed }, Stopped),
             ("ended", Pod { phase: Phase::Succeeded, ..pod("a") }, Stopped),
         ];

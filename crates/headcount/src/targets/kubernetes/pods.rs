@@ -62,7 +62,7 @@ pub(super) struct Pod {
     /// The kind and name of its controller.
     pub(super) owner: Option<(String, String)>,
     pub(super) created_at: Option<Timestamp>,
-    /// When its first container started.
+    /// When the first container that runs started.
     pub(super) started_at: Option<Timestamp>,
     pub(super) phase: Phase,
     /// It is told to go.
@@ -86,6 +86,8 @@ pub(super) struct Pod {
     pub(super) addresses: Vec<IpAddr>,
     /// The ids of its containers.
     pub(super) containers: Vec<String>,
+    /// How long it may take to end before it is killed.
+    pub(super) grace: Option<Span>,
 }
 
 /// Where a pod is in its life.
@@ -214,10 +216,22 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
+    /// Whether all that it lacks is a node with room for it.
+    pub(super) fn waits_for_a_node(&self) -> bool {
+        self.phase == Phase::Pending && self.stuck.is_none() && self.unschedulable.is_some()
+    }
+
+    /// Whether a container runs, as far as its node has told.
+    pub(super) fn is_running(&self) -> bool {
+        self.started_at.is_some()
+    }
+
     /// What tells pods of one template from those of another.
     pub(super) fn revision(&self) -> Option<&str> {
         let label = |name| self.labels.get(name).map(String::as_str);
-        label("pod-template-hash").or_else(|| label("controller-revision-hash"))
+        ["pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash"]
+            .into_iter()
+            .find_map(label)
     }
 }
 
@@ -279,6 +293,7 @@ impl From<ApiPod> for Pod {
             },
             hostname: own_network.then_some(hostname),
             containers: containers.iter().filter_map(id).collect(),
+            grace: spec.termination_grace_period_seconds.map(Span::from_secs),
             name,
         }
     }
@@ -344,6 +359,12 @@ mod tests {
         assert_eq!(space.want(&first, &own), labels(&[("app", "worker")]));
         drop(second);
         assert_eq!(space.want(&first, &own), own);
+    }
+
+    #[test]
+    fn the_template_of_an_argo_rollout_is_known() {
+        let labels = [("rollouts-pod-template-hash".to_owned(), "5f7d".to_owned())].into();
+        assert_eq!(Pod { labels, ..Pod::default() }.revision(), Some("5f7d"));
     }
 
     #[test]

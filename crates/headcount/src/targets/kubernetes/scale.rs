@@ -1,7 +1,7 @@
 //! Changing the number. A change names the version of the object that it was decided from: if
 //! somebody else changed the number meanwhile, it is not overwritten.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod as ApiPod;
@@ -13,12 +13,15 @@ use tokio::time::timeout;
 use crate::limits::{ANNOTATE_AT_ONCE, ANNOTATE_TIMEOUT, CONFLICTS};
 use crate::targets::kubernetes::client::ApiError;
 use crate::targets::kubernetes::config::Kind;
-use crate::targets::kubernetes::deletion_cost::{COST, cost};
+use crate::targets::kubernetes::deletion_cost::{COST, Going, class, cost, ordinal};
 use crate::targets::kubernetes::fleet::{in_order, trouble};
 use crate::targets::kubernetes::pods::Pod;
 use crate::targets::kubernetes::workload::Workload;
 use crate::targets::kubernetes::{Kubernetes, MANAGER};
 use crate::targets::{Order, Scaled, TargetError};
+
+/// The API server says so where a quota stands in the way.
+const QUOTA: &str = "exceeded quota";
 
 /// How much of the order of deletion could be steered.
 enum Steered {
@@ -55,18 +58,28 @@ impl Kubernetes {
         }
     }
 
-    /// More was asked for already, but some of it takes no jobs.
+    /// More was asked for already, but some of it takes no jobs. A node or a quota may come at any
+    /// time.
     fn places_are_held(&self, here: u32, order: &Order) -> Option<TargetError> {
-        let broken = |pod: &Pod| Some(format!("{}: {}", pod.name, trouble(pod, &self.shows())?));
-        let mut why: Vec<String> = self.pods.iter().filter_map(broken).take(3).collect();
-        why.extend(self.last.as_ref().and_then(|known| known.failure.clone()));
+        let shows = self.shows();
+        let ill: Vec<(&Pod, String)> =
+            self.pods.iter().filter_map(|pod| Some((pod, trouble(pod, &shows)?))).collect();
+        let failure = self.last.as_ref().and_then(|known| known.failure.as_ref());
+        let mut why: Vec<String> =
+            ill.iter().take(3).map(|(pod, why)| format!("{}: {why}", pod.name)).collect();
+        why.extend(failure.cloned());
         if why.is_empty() || order.from >= here {
             return None;
         }
+        let passes = ill.iter().all(|(pod, _)| pod.waits_for_a_node())
+            && failure.is_none_or(|why| why.contains(QUOTA));
         let detail =
             format!("{here} are asked for already, but not all take jobs: {}", why.join("; "));
         let what = format!("scaling {} to {}", self.shown(), order.to);
-        Some(TargetError::Failed { what, detail })
+        Some(match passes {
+            true => TargetError::NotNow { what, detail },
+            false => TargetError::Failed { what, detail },
+        })
     }
 
     async fn shrink(
@@ -75,44 +88,62 @@ impl Kubernetes {
         order: &Order,
         what: &str,
     ) -> Result<Scaled, TargetError> {
-        let go = known.desired.saturating_sub(order.to) as usize;
         let steered = match self.kind {
             Kind::StatefulSet => Steered::Fully,
             _ => self.steer(order).await,
         };
-        let going: Vec<&Pod> = {
-            let costs = |pod: &Pod| match steered {
-                Steered::Fully => cost(&pod.name, &order.busy, &order.victims),
-                Steered::Not(_) => pod.cost,
-            };
-            in_order(&self.pods, &self.kind, costs).into_iter().take(go).collect()
+        let going = match steered {
+            Steered::Fully => self.going(order),
+            Steered::Not(_) => Going::default(),
         };
-        let wrong =
-            |pod: &&&Pod| order.busy.contains_key(&pod.name) && !order.victims.contains(&pod.name);
-        let busy: Vec<&str> = going.iter().filter(wrong).map(|pod| pod.name.as_str()).collect();
-        if self.config.require_victims {
-            let refused = match &steered {
-                Steered::Not(why) => Some(why.clone()),
-                Steered::Fully if self.pods.is_empty() => Some("its pods cannot be listed".into()),
-                Steered::Fully if self.rolls_out() => {
-                    Some("a rollout is under way: costs count only inside one ReplicaSet".into())
-                }
-                Steered::Fully => going
-                    .iter()
-                    .find(|pod| wrong(pod) && trouble(pod, &self.shows()).is_none())
-                    .map(|pod| format!("{} would go, which may be busy", pod.name)),
-            };
-            if let Some(why) = refused {
-                let detail = format!("refused, since `require_victims` is set: {why}");
-                return Err(TargetError::NotNow { what: what.into(), detail });
-            }
+        if self.config.require_victims
+            && let Some(why) = self.refusal(&steered, &going, order)
+        {
+            let detail = format!("refused, since `require_victims` is set: {why}");
+            return Err(TargetError::NotNow { what: what.into(), detail });
         }
-        let names: Vec<String> = going.iter().map(|pod| pod.name.clone()).collect();
-        let note = self.farewell(&names, &busy, &steered, &known);
+        let note = self.farewell(&steered, &going, order, &known);
+        let sure: Vec<String> = going.sure.iter().map(|pod| pod.name.clone()).collect();
+        let is_sure = going.picked == 0;
         self.set(known, order, what).await?;
-        self.expected = names.iter().cloned().collect();
-        let removed = if matches!(steered, Steered::Fully) { names } else { Vec::new() };
-        Ok(Scaled { removed, note, ..Scaled::default() })
+        self.expected = sure.iter().filter(|_| is_sure).cloned().collect();
+        Ok(Scaled { removed: sure, note, ..Scaled::default() })
+    }
+
+    /// Who goes, if all pods cost what they should.
+    fn going(&self, order: &Order) -> Going<'_> {
+        let cost = |pod: &Pod| cost(&pod.name, &order.busy, &order.victims);
+        let active = in_order(&self.pods, &self.kind, cost);
+        let go = active.len().saturating_sub(order.to as usize);
+        match self.kind {
+            Kind::StatefulSet => Going::of(&active, go, |pod| Reverse(ordinal(pod))),
+            _ => Going::of(&active, go, |pod| class(pod, cost(pod))),
+        }
+    }
+
+    /// Why it is not certain that only those go that may.
+    fn refusal(&self, steered: &Steered, going: &Going<'_>, order: &Order) -> Option<String> {
+        match steered {
+            Steered::Not(why) => Some(why.clone()),
+            Steered::Fully if self.pods.is_empty() => Some("its pods cannot be listed".into()),
+            Steered::Fully if self.rolls_out() => Some("a rollout is under way".into()),
+            Steered::Fully => going
+                .all()
+                .find(|pod| is_wrong(pod, order) && trouble(pod, &self.shows()).is_none())
+                .map(|pod| format!("{} would go, which may be busy", pod.name)),
+        }
+    }
+
+    /// Why nobody knows who goes although all pods cost what they should.
+    fn doubt(&self) -> Option<String> {
+        let of_set = |pod: &Pod| pod.owner.as_ref().is_some_and(|(kind, _)| kind == "ReplicaSet");
+        let other = self.pods.iter().find(|pod| pod.is_active() && !of_set(pod));
+        if let Some(pod) = other {
+            let name = &pod.name;
+            return Some(format!("{name} is of no ReplicaSet, and only these go by a pod's cost"));
+        }
+        let why = "a rollout is under way: costs count only inside one ReplicaSet";
+        self.rolls_out().then(|| why.into())
     }
 
     /// Whether pods of several templates run.
@@ -124,19 +155,31 @@ impl Kubernetes {
 
     fn farewell(
         &self,
-        names: &[String],
-        busy: &[&str],
         steered: &Steered,
+        going: &Going<'_>,
+        order: &Order,
         known: &Workload,
     ) -> String {
-        let grace = known.grace.map_or(String::new(), |grace| format!(" within {grace:#}"));
-        let mut note = match (steered, names.is_empty()) {
-            (Steered::Fully, false) => format!("{} will go", names.join(", ")),
-            (Steered::Not(why), _) => format!("Kubernetes picks who goes: {why}"),
-            (Steered::Fully, true) => "Kubernetes picks who goes".into(),
+        let Going { sure, picked, alike } = going;
+        let names: Vec<&str> = sure.iter().map(|pod| pod.name.as_str()).collect();
+        let kind = match alike.iter().any(|pod| order.busy.contains_key(&pod.name)) {
+            true => "that may be busy and cost the same",
+            false => "idle ones",
         };
-        if !busy.is_empty() && matches!(steered, Steered::Fully) {
-            note += &format!("; busy, to finish{grace}: {}", busy.join(", "));
+        let picks = format!("Kubernetes picks {picked} of the {} {kind}", alike.len());
+        let mut note = match (steered, names.is_empty(), picked) {
+            (Steered::Not(why), ..) => format!("Kubernetes picks who goes: {why}"),
+            (Steered::Fully, ..) if self.pods.is_empty() => "Kubernetes picks who goes".into(),
+            (Steered::Fully, true, 0) => "no pod goes: they were not there yet".into(),
+            (Steered::Fully, true, _) => picks,
+            (Steered::Fully, false, 0) => format!("{} will go", names.join(", ")),
+            (Steered::Fully, false, _) => format!("{} will go; {picks}", names.join(", ")),
+        };
+        let wrong: Vec<&str> =
+            going.all().filter(|pod| is_wrong(pod, order)).map(|pod| pod.name.as_str()).collect();
+        if !wrong.is_empty() {
+            let grace = self.grace(Some(known)).map_or(String::new(), |g| format!(" within {g:#}"));
+            note += &format!("; busy, to finish{grace}: {}", wrong.join(", "));
         }
         note
     }
@@ -156,8 +199,9 @@ impl Kubernetes {
             .filter(|pod| pod.is_active() && should(pod) != pod.cost)
             .map(|pod| (pod.name.clone(), pod.uid.clone(), should(pod)))
             .collect();
+        let steered = || self.doubt().map_or(Steered::Fully, Steered::Not);
         if due.is_empty() {
-            return Steered::Fully;
+            return steered();
         }
         if !self.rights.patch_pods {
             return self
@@ -174,7 +218,7 @@ impl Kubernetes {
             }
         };
         match failed {
-            None => Steered::Fully,
+            None => steered(),
             Some(error) => {
                 if error.is(403) {
                     self.rights.patch_pods = false;
@@ -288,6 +332,11 @@ impl Kubernetes {
         });
         answer.await.map(drop)
     }
+}
+
+/// Whether a pod holds a job or may hold one, and was not chosen.
+fn is_wrong(pod: &Pod, order: &Order) -> bool {
+    order.busy.contains_key(&pod.name) && !order.victims.contains(&pod.name)
 }
 
 fn already(number: u32) -> Scaled {

@@ -343,9 +343,11 @@ impl Kubernetes {
         self.gone = now;
     }
 
-    /// How long its pods may take to end.
-    pub(super) fn grace(&self) -> Option<Span> {
-        self.last.as_ref().and_then(|known| known.grace)
+    /// How long its pods may take to end, by its template, or by themselves where only the scale is
+    /// known.
+    pub(super) fn grace(&self, known: Option<&Workload>) -> Option<Span> {
+        let shortest = || self.pods.iter().filter_map(|pod| pod.grace).min();
+        known.and_then(|known| known.grace).or_else(shortest)
     }
 }
 

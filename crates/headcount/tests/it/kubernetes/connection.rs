@@ -373,6 +373,8 @@ async fn check_says_what_the_account_may_not_do() {
         api.account(name, rules);
         let found = checked(&api.config(name)).await;
         assert_eq!(worst(&found).0, Level::Good, "{name}: {found:?}");
+        let grace = "a pod may take 30s to finish (terminationGracePeriodSeconds)";
+        assert!(found.iter().any(|(_, what, _)| what == grace), "{name}: {found:?}");
     }
     api.account("no-pods", NO_PODS);
     let found = checked(&api.config("no-pods")).await;

@@ -154,7 +154,13 @@ async fn pods_that_take_no_jobs_are_no_capacity_and_say_why() {
         let told = log.lock().unwrap().clone();
         assert_eq!(told.matches(why).count(), 1, "{told}");
         let stuck = target.scale(&order(2, 3, &[])).await.unwrap_err();
-        let TargetError::Failed { detail, .. } = &stuck else { panic!("{stuck}") };
+        // A node may come at any time.
+        let (TargetError::Failed { detail, .. } | TargetError::NotNow { detail, .. }) = &stuck
+        else {
+            panic!("{stuck}")
+        };
+        let passes = matches!(stuck, TargetError::NotNow { .. });
+        assert_eq!(passes, ill == Ill::NoNode, "{stuck}");
         assert!(detail.starts_with("3 are asked for already, but not all take jobs:"), "{stuck}");
         assert!(detail.ends_with(why), "{stuck}");
         // It goes before those that work, whatever it costs.
@@ -189,8 +195,9 @@ async fn a_quota_is_told() {
         (now.ready, now.broken) == (3, 2)
     })
     .await;
-    let stuck = target.scale(&order(3, 4, &[])).await.unwrap_err().to_string();
-    assert!(stuck.ends_with("exceeded quota: pods"), "{stuck}");
+    let stuck = target.scale(&order(3, 4, &[])).await.unwrap_err();
+    assert!(matches!(stuck, TargetError::NotNow { .. }), "{stuck}");
+    assert!(stuck.to_string().ends_with("exceeded quota: pods"), "{stuck}");
 }
 
 #[tokio::test]
@@ -295,9 +302,79 @@ async fn anything_with_a_scale_is_scaled_by_it() {
     target.scale(&order(2, 4, &[])).await.unwrap();
     settled(&mut target, 4).await;
     let busy: Vec<_> = api.staying().into_iter().skip(2).map(|name| (name, 1)).collect();
-    target.scale(&shrink(&api, 2, &busy)).await.unwrap();
+    let strict = KubernetesConfig { require_victims: true, ..config };
+    let mut strict = open(&strict);
+    settled(&mut strict, 4).await;
+    let refused = strict.scale(&shrink(&api, 2, &busy)).await.unwrap_err();
+    let TargetError::NotNow { detail, .. } = &refused else { panic!("{refused}") };
+    assert!(detail.contains("is of no ReplicaSet, and only these go by a pod's cost"), "{detail}");
+    let scaled = target.scale(&shrink(&api, 2, &busy)).await.unwrap();
+    assert!(scaled.note.starts_with("Kubernetes picks who goes: worker-"), "{scaled:?}");
+    assert!(scaled.removed.is_empty(), "{scaled:?}");
     settled(&mut target, 2).await;
     assert_eq!(api.staying(), busy.into_iter().map(|(name, _)| name).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_pods_of_an_argo_rollout_are_those_of_replica_sets() {
+    let api = KubeApi::with("rollouts", 3, false).await;
+    let kind = "rollouts.v1alpha1.argoproj.io".into();
+    let mut target = open(&KubernetesConfig { kind, require_victims: true, ..api.config("admin") });
+    settled(&mut target, 3).await;
+    let busy: Vec<_> = api.staying().into_iter().take(2).map(|name| (name, 1)).collect();
+    let order = shrink(&api, 2, &busy);
+    let key = ("pods".to_owned(), NAMESPACE.to_owned(), api.staying().remove(2));
+    let hash = |hash: &str| {
+        let mut pod = api.world().objects[&key].clone();
+        pod["metadata"]["labels"]["rollouts-pod-template-hash"] = serde_json::json!(hash);
+        api.world().put(key.clone(), pod);
+    };
+    hash("7c4b");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    look(&mut target).await;
+    let refused = target.scale(&order).await.unwrap_err();
+    let TargetError::NotNow { detail, .. } = &refused else { panic!("{refused}") };
+    assert!(detail.contains("a rollout is under way"), "{detail}");
+    hash("56d67d9895");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    look(&mut target).await;
+    let scaled = target.scale(&order).await.unwrap();
+    assert_eq!(scaled.removed, order.victims);
+    settled(&mut target, 2).await;
+}
+
+#[tokio::test]
+async fn of_more_idle_pods_than_go_nobody_is_named() {
+    let api = KubeApi::start(6).await;
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, 6).await;
+    let names = api.staying();
+    // The controller takes pods of the node that has most of them.
+    for name in &names[..4] {
+        let key = ("pods".to_owned(), NAMESPACE.to_owned(), name.clone());
+        let mut pod = api.world().objects[&key].clone();
+        pod["spec"]["nodeName"] = serde_json::json!("node-1");
+        api.world().put(key, pod);
+    }
+    let (log, _guard) = listen();
+    let scaled = target.scale(&shrink(&api, 5, &[])).await.unwrap();
+    assert_eq!(scaled.note, "Kubernetes picks 1 of the 6 idle ones");
+    assert!(scaled.removed.is_empty(), "{scaled:?}");
+    api.world().busy.extend(names.clone());
+    super::until("one goes", async || look(&mut target).await.draining == 1).await;
+    api.world().busy.clear();
+    settled(&mut target, 5).await;
+    assert_eq!(api.staying(), names[1..], "none that was made last");
+
+    let busy: Vec<_> = names[1..3].iter().map(|name| (name.clone(), 5)).collect();
+    let scaled = target.scale(&shrink(&api, 2, &busy)).await.unwrap();
+    let mut removed = scaled.removed.clone();
+    removed.sort();
+    assert_eq!(removed, names[3..], "as many idle ones as go: {scaled:?}");
+    settled(&mut target, 2).await;
+    assert_eq!(api.staying(), names[1..3]);
+    let told = log.lock().unwrap().clone();
+    assert!(!told.contains("should have gone first"), "{told}");
 }
 
 #[tokio::test]

@@ -78,15 +78,15 @@ async fn the_loop_keeps_the_busy_ones_and_stops_when_the_lease_is_lost() {
     let api = KubeApi::start(6).await;
     let folder = tempfile::tempdir().unwrap();
     let names = api.staying();
-    // The youngest three are busy: by themselves they would go first.
-    let ages = [None, None, None, Some(5), Some(50), Some(500)];
+    // The oldest three are busy: by themselves they would go first.
+    let ages = [Some(5), Some(50), Some(500), None, None, None];
     let told: Told = Arc::new(Mutex::new(names.iter().cloned().zip(ages).collect()));
-    api.world().busy.extend(names[3..].iter().cloned());
+    api.world().busy.extend(names[..3].iter().cloned());
     let mut group = group(&api.config("admin"), &told, &folder);
     group.tick().await;
     assert_eq!(api.desired(), 3, "the bounds");
     until("three are left", async || api.pods().len() == 3).await;
-    assert_eq!(api.staying(), names[3..]);
+    assert_eq!(api.staying(), names[..3]);
     let costs: Vec<_> = api.pods().into_iter().filter_map(|pod| pod.cost).collect();
     assert_eq!(costs, ["15", "60", "510"]);
 

@@ -243,15 +243,22 @@ impl World {
         if key.0 == "statefulsets" {
             active.sort_by_key(|pod| std::cmp::Reverse(number_of(pod)));
         } else {
-            // The order of the real controller; of pods that are alike, the youngest goes.
+            // The order of the real controller: ages count by their logarithm, then UIDs.
+            let mut on_node: HashMap<String, usize> = HashMap::new();
+            for pod in &active {
+                *on_node.entry(pod["spec"]["nodeName"].to_string()).or_default() += 1;
+            }
             active.sort_by_key(|pod| {
                 let is = |kind: &str| condition(pod, kind) == Some("True");
                 let cost =
                     &pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"];
                 let cost: i32 = cost.as_str().map_or(0, |cost| cost.parse().unwrap());
                 let running = pod["status"]["phase"] == "Running";
-                let age = self.born.get(name_of(pod)).copied();
-                (is("PodScheduled"), running, is("Ready"), cost, std::cmp::Reverse(age))
+                let age = now.saturating_duration_since(self.born[name_of(pod)]).as_nanos();
+                let crowd = std::cmp::Reverse(on_node[&pod["spec"]["nodeName"].to_string()]);
+                let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
+                let rest = (crowd, age.checked_ilog2(), uid);
+                (is("PodScheduled"), running, is("Ready"), cost, rest)
             });
         }
         let excess = active.len().saturating_sub(wanted);
@@ -303,7 +310,11 @@ impl World {
         };
         let template = &self.objects[of]["spec"]["template"];
         let mut labels = template["metadata"]["labels"].clone();
-        labels["pod-template-hash"] = json!("56d67d9895");
+        let hash = match of.0.as_str() {
+            "rollouts" => "rollouts-pod-template-hash",
+            _ => "pod-template-hash",
+        };
+        labels[hash] = json!("56d67d9895");
         let (kind, owner) = owner_of(of);
         let mut pod = json!({
             "metadata": { "name": name, "namespace": of.1, "uid": uid, "labels": labels,
@@ -365,7 +376,7 @@ fn fall_ill(pod: &mut Value, ill: Ill) {
 /// Who owns the pods of a workload: the kind and name of their controller.
 fn owner_of((plural, _, name): &Key) -> (String, String) {
     match plural.as_str() {
-        "deployments" => ("ReplicaSet".into(), format!("{name}-56d67d9895")),
+        "deployments" | "rollouts" => ("ReplicaSet".into(), format!("{name}-56d67d9895")),
         "statefulsets" => ("StatefulSet".into(), name.clone()),
         _ => ("Widget".into(), name.clone()),
     }
