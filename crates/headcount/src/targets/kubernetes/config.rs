@@ -33,8 +33,9 @@ pub struct KubernetesConfig {
     pub context: Option<String>,
     /// The folder with `token`, `ca.crt` and `namespace` of the service account.
     pub service_account: PathBuf,
-    /// Refuse to shrink where it is not certain that only idle pods go: pods cannot be annotated, a
-    /// rollout is under way, or a StatefulSet's last pod is busy. It is tried again at the next look.
+    /// Refuse to shrink where it is not certain that only idle pods go: pods cannot be annotated or are
+    /// of no ReplicaSet, a rollout is under way, or a StatefulSet's last pod is busy. It is tried again
+    /// at the next look.
     pub require_victims: bool,
     /// A pod that no node has room for counts as starting for this long, since a node may be on its
     /// way; then it counts as broken.
