@@ -12,10 +12,11 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --locked --profile dist --package headcount --features full \
     && cp target/dist/headcount /usr/local/bin/headcount
 
-# A shell is there for the `script` and `process` targets.
+# A shell is there for the `script` and `process` targets. The first process of a container inherits what
+# others leave behind, and is deaf to the signals that it does not expect: tini sees to both.
 FROM debian:trixie-slim AS base
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates \
+    && apt-get install --yes --no-install-recommends ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
     && install --directory --owner=65532 --group=65532 /var/lib/headcount
 COPY --from=build /usr/local/bin/headcount /usr/local/bin/headcount
@@ -23,7 +24,7 @@ ENV HEADCOUNT_STATE_DIR=/var/lib/headcount
 VOLUME /var/lib/headcount
 # By number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
-ENTRYPOINT ["headcount"]
+ENTRYPOINT ["tini", "-s", "--", "headcount"]
 CMD ["run"]
 
 # With Docker's command line and its Compose plugin. Whoever runs it must be let at the socket:

@@ -193,6 +193,8 @@ pub async fn run(
     watched: Option<PathBuf>,
     dry_run: bool,
 ) -> anyhow::Result<()> {
+    // First: until then a SIGTERM kills, or is not heard by the first process of a container.
+    let mut signals = Signals::listen()?;
     raise_open_files();
     greet(&config, watched.as_deref(), dry_run);
     let _running = Running::mark(&config.state_dir);
@@ -209,7 +211,6 @@ pub async fn run(
     daemon.serve().await;
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
-    let mut signals = Signals::listen()?;
     daemon.watch(&load, watched.as_deref(), &mut signals).await;
 
     tracing::info!("stopping; a second signal ends at once");

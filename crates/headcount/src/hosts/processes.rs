@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal};
 const ENVIRONMENT_BYTES: u64 = 1 << 20;
 /// Clock ticks a second in `/proc`: fixed by the kernel's interface (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
+/// What the first process of a container that only runs Headcount is called, as the kernel cuts it.
+const FIRST: [&str; 6] =
+    ["headcount", "tini", "docker-init", "podman-init", "dumb-init", "catatonit"];
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +120,13 @@ pub fn running(pid: u32, started: u64) -> Option<Process> {
 pub fn has_ended(pid: u32, started: u64) -> bool {
     let seen = Process::look(pid);
     seen.is_ok_and(|seen| seen.is_none_or(|p| p.started != started || !p.runs()))
+}
+
+/// Whether this is a container that ends, with every process in it, when Headcount does: its first
+/// process is Headcount itself, or a small init that waits for its one child.
+pub fn end_with_headcount() -> bool {
+    let first = std::fs::read_to_string("/proc/1/comm");
+    std::process::id() == 1 || first.is_ok_and(|name| FIRST.contains(&name.trim_end()))
 }
 
 /// The present run of the machine: start times are only comparable within one.

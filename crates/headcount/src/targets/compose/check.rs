@@ -98,7 +98,8 @@ impl Compose {
                 findings.push(Finding::good(ABOUT, format!("{words} {version}")));
             }
             Err(error) => {
-                let fix = "install the Compose plugin, or set `command`";
+                let fix = "install the Compose plugin (in a container: the image of `--target \
+                           compose`), or set `command`";
                 findings.push(Finding::problem(ABOUT, error.to_string(), fix));
                 return findings;
             }

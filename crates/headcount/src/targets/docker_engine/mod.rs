@@ -101,7 +101,10 @@ impl Engine {
             }
             Err(error) => {
                 let fix = match error.why {
-                    Silence::Denied => "add the user to the group `docker`, or run as root",
+                    Silence::Denied => {
+                        "add the user to the group of the socket (`docker`; in a container \
+                         `group_add` with its number), or run as root"
+                    }
                     _ => {
                         "start Docker, mount its socket into the container, or say where it is \
                          (`docker_host` of `compose`, `host` of `docker` and `swarm`)"

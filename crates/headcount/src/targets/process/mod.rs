@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 use crate::clock;
 use crate::config::Place;
 use crate::finding::Finding;
-use crate::hosts::processes::{self, Process as Running};
+use crate::hosts::processes::{self, Process as Running, end_with_headcount};
 use crate::limits::{EARLY_DEATH, LEFTOVERS_GRACE};
 use crate::queues::Identity;
 use crate::secret::Secret;
@@ -60,7 +60,8 @@ pub struct ProcessConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExit {
-    /// They go on; the next run takes them over.
+    /// They go on; the next run takes them over. In a container that ends with Headcount they cannot:
+    /// there it is `stop`.
     #[default]
     Keep,
     /// They are told to go and waited for, at most for the grace time.
@@ -419,11 +420,16 @@ impl Target for Process {
             let what = format!("grace {grace:#} is short: a worker that is busy then is killed");
             found.push(Finding::warning(about, what, "set `grace` above your longest job"));
         }
+        if end_with_headcount() {
+            let what = "the workers end with this container, and have only its own stop time-out";
+            let fix = format!("make that longer than {grace:#} (Compose: `stop_grace_period`)");
+            found.push(Finding::warning(about, what.to_owned(), fix));
+        }
         found
     }
 
     async fn close(&mut self) {
-        if self.only_look || self.config.on_exit == OnExit::Keep {
+        if self.only_look || (self.config.on_exit == OnExit::Keep && !end_with_headcount()) {
             return;
         }
         self.adopt();
