@@ -11,21 +11,10 @@ use headcount_core::reading::WorkerState::{Broken, Draining, Ready, Starting};
 use rustix::process::Signal;
 
 use crate::support::wait::until;
-use crate::support::workers::{group_of, ids, open, order, processes_of, shell};
+use crate::support::workers::{WorkersFolder, group_of, ids, open, order, processes_of, shell};
 
 /// Does not end by SIGTERM; says when it is ready to ignore it.
 const STUBBORN: &str = "trap '' TERM; touch ready-$HEADCOUNT_WORKER; while :; do sleep 0.1; done";
-
-/// Kills what a failed test leaves.
-struct Sweep<'a>(&'a Path);
-
-impl Drop for Sweep<'_> {
-    fn drop(&mut self) {
-        for process in processes_of(self.0) {
-            processes::signal(process.pid, process.started, Signal::KILL);
-        }
-    }
-}
 
 async fn none_left(folder: &Path) {
     until("every process of the fleet has ended", async || processes_of(folder).is_empty()).await;
@@ -38,8 +27,7 @@ async fn ready(folder: &Path, id: &str) {
 
 #[tokio::test]
 async fn starts_as_many_as_wanted_and_stops_exactly_the_chosen_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let mut target = open(&shell("exec sleep 1000"), folder.path());
     assert_eq!(target.promise(), Promise::ExactVictims);
     assert_eq!(target.status().await.unwrap().reading.workers, []);
@@ -82,8 +70,7 @@ async fn starts_as_many_as_wanted_and_stops_exactly_the_chosen_ones() {
 
 #[tokio::test]
 async fn an_order_from_a_wrong_picture_is_a_contradiction_and_no_success() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let mut target = open(&shell("exec sleep 1000"), folder.path());
     target.scale(&order(0, 2, &[])).await.unwrap();
     assert!(target.scale(&order(0, 2, &[])).await.is_ok(), "the same order once more");
@@ -111,8 +98,7 @@ async fn a_state_folder_by_another_name_is_the_same_fleet() {
 
 #[tokio::test]
 async fn refuses_a_scale_in_without_known_victims() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let mut target = open(&shell("exec sleep 1000"), folder.path());
     target.scale(&order(0, 2, &[])).await.unwrap();
     let seen = target.status().await.unwrap();
@@ -126,8 +112,7 @@ async fn refuses_a_scale_in_without_known_victims() {
 
 #[tokio::test]
 async fn a_worker_that_ignores_the_signal_is_killed_after_its_grace_and_not_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let grace = Span::from_secs(2);
     let mut target = open(&ProcessConfig { grace, ..shell(STUBBORN) }, folder.path());
     let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
@@ -146,8 +131,7 @@ async fn a_worker_that_ignores_the_signal_is_killed_after_its_grace_and_not_befo
 
 #[tokio::test]
 async fn what_a_worker_started_does_not_outlive_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     // The child ignores SIGTERM; the worker itself ends at once when it gets it.
     let script = format!("sh -c \"{STUBBORN}\" & exec sleep 1000");
     let mut target = open(&shell(&script), folder.path());
@@ -202,8 +186,7 @@ async fn says_what_is_wrong_with_the_command() {
 
 #[tokio::test]
 async fn a_new_worker_is_starting_for_as_long_as_it_is_said_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let ready_after = Span::from_secs(3600);
     let config = ProcessConfig { ready_after, ..shell("exec sleep 1000") };
     let mut target = open(&config, folder.path());
@@ -217,32 +200,46 @@ async fn a_new_worker_is_starting_for_as_long_as_it_is_said_to() {
 }
 
 /// Runs `work` in a runtime of its own that then stops dead, as by `kill -9`: nothing is closed.
-fn in_a_run_that_dies(work: impl Future<Output = ()>) {
+fn in_a_run_that_dies<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be made");
-    runtime.block_on(work);
+    let done = runtime.block_on(work);
     runtime.shutdown_background();
+    done
+}
+
+/// Workers that will not go, for which a minute's grace is left.
+fn patient() -> ProcessConfig {
+    ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) }
+}
+
+/// A run of [`patient`] that dies while its only worker is told to go: the worker's id.
+fn dies_during_a_stop(folder: &Path) -> String {
+    in_a_run_that_dies(async {
+        let mut target = open(&patient(), folder);
+        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
+        ready(folder, &id).await;
+        target.scale(&order(1, 0, &[&id])).await.unwrap();
+        id
+    })
 }
 
 #[test]
 fn the_next_run_takes_over_workers_and_stops_that_were_under_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
-    let path = folder.path().to_owned();
+    let folder = WorkersFolder::new();
+    let path = folder.path();
     let config = ProcessConfig { grace: Span::from_secs(4), ..shell(STUBBORN) };
-    let (first, second) = (config.clone(), config);
-    let there = path.clone();
-    in_a_run_that_dies(async move {
-        let mut target = open(&first, &there);
+    in_a_run_that_dies(async {
+        let mut target = open(&config, path);
         let started = target.scale(&order(0, 3, &[])).await.unwrap().started;
         for id in &started {
-            ready(&there, id).await;
+            ready(path, id).await;
         }
         target.scale(&order(3, 2, &[&started[0]])).await.unwrap();
     });
-    assert!(processes_of(&path).len() >= 3, "the workers live on");
-    in_a_run_that_dies(async move {
-        let mut target = open(&second, &path);
+    assert!(processes_of(path).len() >= 3, "the workers live on");
+    in_a_run_that_dies(async {
+        let mut target = open(&config, path);
         let seen = target.status().await.unwrap();
         assert_eq!((seen.reading.ready, seen.reading.draining, seen.reading.died), (2, 1, 0));
         let (going, staying) = (ids(&seen, Draining)[0], ids(&seen, Ready));
@@ -261,26 +258,17 @@ fn the_next_run_takes_over_workers_and_stops_that_were_under_way() {
 
 #[test]
 fn the_grace_of_a_stop_under_way_is_kept_whatever_the_wall_clock_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
-    let path = folder.path().to_owned();
-    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
-    let (there, first) = (path.clone(), config.clone());
-    in_a_run_that_dies(async move {
-        let mut target = open(&first, &there);
-        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
-        ready(&there, &id).await;
-        target.scale(&order(1, 0, &[&id])).await.unwrap();
-        // As if the clock had been years behind when the worker was told to go.
-        let file = there.join(format!("state/g/workers/{id}.json"));
-        let text = std::fs::read(&file).unwrap();
-        let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        assert!(record["draining_since"].is_number());
-        record["draining_since"] = 1.0.into();
-        std::fs::write(&file, record.to_string()).unwrap();
-    });
-    in_a_run_that_dies(async move {
-        let mut target = open(&config, &path);
+    let folder = WorkersFolder::new();
+    let id = dies_during_a_stop(folder.path());
+    // As if the clock had been years behind when the worker was told to go.
+    let file = folder.path().join(format!("state/g/workers/{id}.json"));
+    let text = std::fs::read(&file).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert!(record["draining_since"].is_number());
+    record["draining_since"] = 1.0.into();
+    std::fs::write(&file, record.to_string()).unwrap();
+    in_a_run_that_dies(async {
+        let mut target = open(&patient(), folder.path());
         for _ in 0..10 {
             assert_eq!(target.status().await.unwrap().reading.draining, 1, "not killed");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -290,21 +278,12 @@ fn the_grace_of_a_stop_under_way_is_kept_whatever_the_wall_clock_says() {
 
 #[test]
 fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
-    let path = folder.path().to_owned();
-    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
-    let there = path.clone();
-    in_a_run_that_dies(async move {
-        let mut target = open(&config, &there);
-        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
-        ready(&there, &id).await;
-        target.scale(&order(1, 0, &[&id])).await.unwrap();
-    });
+    let folder = WorkersFolder::new();
+    dies_during_a_stop(folder.path());
     // With less grace the stop is overdue now.
-    let impatient = ProcessConfig { grace: Span::ZERO, ..shell(STUBBORN) };
-    in_a_run_that_dies(async move {
-        let mut dry = dry_run::over(open(&impatient, &path));
+    let impatient = ProcessConfig { grace: Span::ZERO, ..patient() };
+    in_a_run_that_dies(async {
+        let mut dry = dry_run::over(open(&impatient, folder.path()));
         for _ in 0..10 {
             assert_eq!(dry.status().await.unwrap().reading.draining, 1);
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -313,9 +292,9 @@ fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
         assert_eq!(note, "dry run: would start 2, from 0 to 2");
         dry.close().await;
         assert_eq!(dry.status().await.unwrap().reading.workers.len(), 1);
-        let mut live = open(&impatient, &path);
+        let mut live = open(&impatient, folder.path());
         live.status().await.unwrap();
-        none_left(&path).await;
+        none_left(folder.path()).await;
         until("the dry run sees it", async || {
             dry.status().await.unwrap().reading.workers.is_empty()
         })
@@ -325,46 +304,36 @@ fn a_dry_run_looks_at_an_overdue_stop_but_leaves_it_to_a_live_one() {
 
 #[test]
 fn a_worker_whose_record_is_damaged_is_not_told_twice() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
-    let path = folder.path().to_owned();
-    let config = ProcessConfig { grace: Span::from_secs(60), ..shell(STUBBORN) };
-    let (there, first) = (path.clone(), config.clone());
-    in_a_run_that_dies(async move {
-        let mut target = open(&first, &there);
-        let id = target.scale(&order(0, 1, &[])).await.unwrap().started.remove(0);
-        ready(&there, &id).await;
-        target.scale(&order(1, 0, &[&id])).await.unwrap();
-        let file = there.join(format!("state/g/workers/{id}.json"));
-        std::fs::write(&file, "{\"id\":").unwrap();
-    });
-    in_a_run_that_dies(async move {
-        let mut target = open(&config, &path);
+    let folder = WorkersFolder::new();
+    let path = folder.path();
+    let id = dies_during_a_stop(path);
+    let damage = |id: &str| {
+        std::fs::write(path.join(format!("state/g/workers/{id}.json")), "{\"id\":").unwrap();
+    };
+    damage(&id);
+    in_a_run_that_dies(async {
+        let mut target = open(&patient(), path);
         let seen = target.status().await.unwrap();
         let id = seen.reading.workers[0].id.clone();
         let error = target.scale(&order(1, 0, &[&id])).await.unwrap_err();
         assert!(matches!(error, TargetError::NotNow { .. }), "{error}");
-        let impatient = ProcessConfig { grace: Span::ZERO, ..config };
-        let file = path.join(format!("state/g/workers/{id}.json"));
-        std::fs::write(&file, "{\"id\":").unwrap();
-        let removed = open(&impatient, &path).scale(&order(1, 0, &[&id])).await.unwrap().removed;
+        let impatient = ProcessConfig { grace: Span::ZERO, ..patient() };
+        damage(&id);
+        let removed = open(&impatient, path).scale(&order(1, 0, &[&id])).await.unwrap().removed;
         assert_eq!(removed, [id], "its grace is over");
     });
 }
 
 #[test]
 fn workers_are_found_by_their_environment_when_the_records_are_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
-    let path = folder.path().to_owned();
-    let there = path.clone();
-    in_a_run_that_dies(async move {
-        let mut target = open(&shell("sleep 1000 & exec sleep 1000"), &there);
+    let folder = WorkersFolder::new();
+    in_a_run_that_dies(async {
+        let mut target = open(&shell("sleep 1000 & exec sleep 1000"), folder.path());
         target.scale(&order(0, 2, &[])).await.unwrap();
-        std::fs::remove_dir_all(there.join("state/g/workers")).unwrap();
+        std::fs::remove_dir_all(folder.path().join("state/g/workers")).unwrap();
     });
-    in_a_run_that_dies(async move {
-        let mut target = open(&shell("exec sleep 1000"), &path);
+    in_a_run_that_dies(async {
+        let mut target = open(&shell("exec sleep 1000"), folder.path());
         let seen = target.status().await.unwrap();
         assert_eq!(seen.reading.ready, 2);
         let age = headcount::clock::now().since(seen.reading.workers[0].started_at.unwrap());
@@ -378,8 +347,7 @@ fn workers_are_found_by_their_environment_when_the_records_are_lost() {
 
 #[tokio::test]
 async fn a_process_that_got_a_workers_number_later_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let seen = processes::Process::find(stranger.id()).unwrap();
     let records = folder.path().join("state/g/workers");
@@ -408,8 +376,7 @@ async fn a_process_that_got_a_workers_number_later_is_left_alone() {
 #[tokio::test]
 async fn on_exit_says_what_becomes_of_the_workers() {
     for (on_exit, left) in [(OnExit::Keep, 2), (OnExit::Stop, 0)] {
-        let folder = tempfile::tempdir().unwrap();
-        let _sweep = Sweep(folder.path());
+        let folder = WorkersFolder::new();
         let config = ProcessConfig { on_exit, ..shell("exec sleep 1000") };
         let mut target = open(&config, folder.path());
         target.scale(&order(0, 2, &[])).await.unwrap();
@@ -422,8 +389,7 @@ async fn on_exit_says_what_becomes_of_the_workers() {
 
 #[tokio::test]
 async fn works_on_when_nothing_can_be_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let _sweep = Sweep(folder.path());
+    let folder = WorkersFolder::new();
     // A file where the state folder should be: root ignores file modes, but not this.
     std::fs::create_dir_all(folder.path().join("state")).unwrap();
     std::fs::write(folder.path().join("state/g"), "in the way").unwrap();

@@ -10,11 +10,10 @@ use headcount::targets::Target;
 use headcount::targets::process::ProcessConfig;
 use headcount_core::Span;
 use rustix::process::Signal;
-use tempfile::TempDir;
 
 use super::cases::PATIENCE;
 use super::{Fault, Rig, contract};
-use crate::support::workers::{open, order, processes_of};
+use crate::support::workers::{WorkersFolder, open, order, processes_of};
 
 /// A worker that finishes its job first when it is told to go.
 const WORKER: &str = "#!/bin/sh
@@ -25,13 +24,13 @@ while :; do sleep 3600 & wait $!; done
 
 /// A folder with the program of the workers.
 struct Processes {
-    folder: TempDir,
+    folder: WorkersFolder,
     ready_after: Span,
 }
 
 impl Processes {
     fn new() -> Self {
-        let rig = Self { folder: tempfile::tempdir().unwrap(), ready_after: Span::ZERO };
+        let rig = Self { folder: WorkersFolder::new(), ready_after: Span::ZERO };
         rig.write_worker(0o755);
         rig
     }
@@ -131,14 +130,6 @@ impl Rig for Processes {
         let worker = there.iter().find(|(worker, _)| worker == id).expect("it runs");
         processes::signal_group(worker.1.pid, Signal::STOP);
         true
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for process in processes_of(self.folder.path()) {
-            processes::signal(process.pid, process.started, Signal::KILL);
-        }
     }
 }
 

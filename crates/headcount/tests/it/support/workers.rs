@@ -9,6 +9,31 @@ use headcount::targets::process::ProcessConfig;
 use headcount::targets::{FleetSeen, Order, Target, TargetConfig};
 use headcount_core::Kind;
 use headcount_core::reading::{Worker, WorkerState};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// A folder of a `process` target. What still runs of its workers ends with it.
+pub struct WorkersFolder(TempDir);
+
+impl WorkersFolder {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for WorkersFolder {
+    fn drop(&mut self) {
+        for process in processes_of(self.path()) {
+            processes::signal(process.pid, process.started, Signal::KILL);
+        }
+    }
+}
 
 /// Where a connector of the group `group` is, with everything below `folder`.
 pub fn place(folder: &Path, group: &str) -> Place {
