@@ -8,10 +8,11 @@ use headcount::targets::webhook::WebhookConfig;
 use headcount::targets::{Promise, Target, TargetConfig, TargetError};
 use headcount_core::{Silence, Span};
 
-use crate::support::certificates::certificates;
+use crate::support::certificates::{acceptor, certificates};
 use crate::support::hook::{Asked, Hook, Reply};
 use crate::support::redis::free_port;
 use crate::support::run::run;
+use crate::support::server::Server;
 use crate::support::workers::{order, place};
 
 fn to(hook: &Hook) -> WebhookConfig {
@@ -274,38 +275,13 @@ async fn check_says_what_is_missing() {
     assert!(wrong[1].contains("answers 405 Method Not Allowed"), "{wrong:?}");
 }
 
-/// A server behind TLS that has three workers.
-async fn tls_server(folder: &Path) -> std::net::SocketAddr {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let chain = CertificateDer::pem_file_iter(folder.join("server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
-    let config = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain.map(Result::unwrap).collect(), key)
-        .unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            // A client that does not trust us goes away.
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-            let _ = stream.read(&mut [0; 4096]).await;
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\n3";
-            let _ = stream.write_all(answer).await;
-            let _ = stream.shutdown().await;
-        }
-    });
-    address
-}
-
 #[tokio::test]
 async fn only_the_given_authority_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
     certificates(folder.path());
-    let address = tls_server(folder.path()).await;
+    let app = axum::Router::new().fallback(async || "3");
+    let server = Server::with(app, Some(acceptor(folder.path()))).await;
+    let address = server.address;
     let config = WebhookConfig {
         url: format!("https://{address}/scale"),
         status_url: Some(format!("https://{address}/list")),

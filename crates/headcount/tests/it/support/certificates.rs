@@ -2,6 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
 
 fn openssl(folder: &Path, args: &str) {
     let mut command = Command::new("openssl");
@@ -24,4 +29,15 @@ pub fn certificates(folder: &Path) {
             format!("-in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem");
         openssl(folder, &format!("x509 -req -days 2 -extfile ext {sign}"));
     }
+}
+
+/// Shows the certificate `server`, and asks for none.
+pub fn acceptor(folder: &Path) -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
 }

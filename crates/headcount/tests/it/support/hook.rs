@@ -11,13 +11,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+
+use super::server::Server;
 
 /// The server; it ends with the test.
 pub struct Hook {
     pub address: SocketAddr,
     state: Arc<Mutex<World>>,
-    server: JoinHandle<()>,
+    _server: Server,
 }
 
 /// What there is, and what is asked.
@@ -74,11 +75,9 @@ impl Hook {
     /// Starts it on a free port.
     pub async fn start() -> Self {
         let state = Arc::new(Mutex::new(World::default()));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let app = Router::new().fallback(answer).with_state(Arc::clone(&state));
-        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, state, server }
+        let server = Server::start(app).await;
+        Self { address: server.address, state, _server: server }
     }
 
     /// What there is.
@@ -95,12 +94,6 @@ impl Hook {
     pub fn orders(&self) -> Vec<Asked> {
         let world = self.world();
         world.asked.iter().filter(|asked| asked.method == Method::POST).cloned().collect()
-    }
-}
-
-impl Drop for Hook {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub mod browser;
 pub mod certificates;
+#[cfg(any(feature = "aws", feature = "kubernetes"))]
+pub mod control_plane;
 pub mod daemon;
 pub mod docker;
 #[cfg(feature = "aws")]
@@ -17,6 +19,7 @@ pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod run;
+pub mod server;
 pub mod wait;
 pub mod windmill;
 pub mod windmill_api;

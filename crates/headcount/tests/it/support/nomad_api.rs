@@ -15,10 +15,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use super::server::Server;
 
 /// The job and its group.
 pub const JOB: &str = "web";
@@ -29,7 +30,7 @@ pub const GROUP: &str = "work";
 pub struct NomadApi {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    server: JoinHandle<()>,
+    _server: Server,
 }
 
 struct Shared {
@@ -117,11 +118,8 @@ impl NomadApi {
             born: 0,
         };
         let shared = Arc::new(Shared { world: Mutex::new(world), changed: watch::Sender::new(10) });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let app = app(&shared);
-        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, shared, server }
+        let server = Server::start(app(&shared)).await;
+        Self { address: server.address, shared, _server: server }
     }
 
     /// Listens at a socket too.
@@ -167,12 +165,6 @@ impl NomadApi {
         let fits = |path: &str| path.split('?').next().unwrap().ends_with(end);
         let asked = world.asked.iter().filter(|(m, path, _)| m == method && fits(path));
         asked.map(|(_, path, body)| (path.clone(), body.clone())).collect()
-    }
-}
-
-impl Drop for NomadApi {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 

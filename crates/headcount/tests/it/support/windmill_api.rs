@@ -12,7 +12,8 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+
+use super::server::Server;
 
 /// The one token that is known.
 pub const TOKEN: &str = "wm-hush-token";
@@ -21,7 +22,7 @@ pub const TOKEN: &str = "wm-hush-token";
 pub struct WindmillApi {
     pub address: SocketAddr,
     state: Arc<Mutex<World>>,
-    server: JoinHandle<()>,
+    _server: Server,
 }
 
 /// What there is.
@@ -86,11 +87,9 @@ impl WindmillApi {
     /// Starts it on a free port.
     pub async fn start() -> Self {
         let state = Arc::new(Mutex::new(World::default()));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let app = Router::new().fallback(answer).with_state(Arc::clone(&state));
-        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, state, server }
+        let server = Server::start(app).await;
+        Self { address: server.address, state, _server: server }
     }
 
     /// What there is.
@@ -101,12 +100,6 @@ impl WindmillApi {
     /// Its base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
-    }
-}
-
-impl Drop for WindmillApi {
-    fn drop(&mut self) {
-        self.server.abort();
     }
 }
 

@@ -15,10 +15,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Response};
 use headcount::targets::ecs::EcsConfig;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use self::world::{CLUSTER, Phase, REGION, SERVICE, SimTask, World, arn};
+use super::control_plane::{clock, cut_off};
+use super::server::Server;
 
 /// The key that it knows.
 pub const KEY: &str = "AKIAHEADCOUNT";
@@ -49,10 +50,9 @@ pub enum Fault {
 /// A running stand-in.
 pub struct EcsApi {
     shared: Arc<Shared>,
-    address: SocketAddr,
     folder: tempfile::TempDir,
-    server: Option<JoinHandle<()>>,
-    clock: JoinHandle<()>,
+    server: Server,
+    _clock: JoinSet<()>,
 }
 
 struct Shared {
@@ -77,25 +77,12 @@ impl EcsApi {
             denied: Mutex::new(Some(Vec::new())),
             key: Mutex::new(KEY.into()),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         write_key(folder.path(), KEY);
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let server = Server::start(app).await;
         let ticking = Arc::clone(&shared);
-        let clock = tokio::spawn(async move {
-            loop {
-                ticking.world().step();
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let mut api = Self { shared, address, folder, server: None, clock };
-        api.serve(listener);
-        api
-    }
-
-    fn serve(&mut self, listener: TcpListener) {
-        let app = Router::new().fallback(answer).with_state(Arc::clone(&self.shared));
-        self.server = Some(tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }));
+        Self { shared, folder, server, _clock: clock(move || ticking.world().step()) }
     }
 
     /// How it is reached.
@@ -104,7 +91,7 @@ impl EcsApi {
             cluster: CLUSTER.into(),
             service: SERVICE.into(),
             region: Some(REGION.into()),
-            endpoint: Some(format!("http://{}", self.address)),
+            endpoint: Some(format!("http://{}", self.address())),
             credentials_file: Some(self.folder.path().join("credentials")),
             ..EcsConfig::default()
         }
@@ -112,7 +99,7 @@ impl EcsApi {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address
     }
 
     /// The service and its tasks.
@@ -122,10 +109,8 @@ impl EcsApi {
 
     /// Breaks it.
     pub fn break_by(&mut self, fault: Fault) {
-        if fault == Fault::Down
-            && let Some(server) = self.server.take()
-        {
-            server.abort();
+        if fault == Fault::Down {
+            self.server.stop();
         }
         *self.shared.fault.lock().unwrap() = Some(fault);
     }
@@ -133,10 +118,7 @@ impl EcsApi {
     /// Mends it.
     pub async fn mend(&mut self) {
         *self.shared.fault.lock().unwrap() = None;
-        if self.server.is_none() {
-            let listener = TcpListener::bind(self.address).await.unwrap();
-            self.serve(listener);
-        }
+        self.server.resume().await;
     }
 
     /// What was asked for since the last call.
@@ -164,15 +146,6 @@ impl EcsApi {
 pub fn write_key(folder: &Path, key: &str) {
     let text = format!("[default]\naws_access_key_id = {key}\naws_secret_access_key = hunter2\n");
     std::fs::write(folder.join("credentials"), text).unwrap();
-}
-
-impl Drop for EcsApi {
-    fn drop(&mut self) {
-        self.clock.abort();
-        if let Some(server) = &self.server {
-            server.abort();
-        }
-    }
 }
 
 impl Shared {
@@ -410,11 +383,4 @@ async fn answer(
 fn said(status: u16, body: String) -> Response<Body> {
     let answer = Response::builder().status(status);
     answer.header("content-type", "application/x-amz-json-1.1").body(Body::from(body)).unwrap()
-}
-
-/// An answer that ends before it is complete.
-fn cut_off() -> Response<Body> {
-    let broken =
-        futures_util::stream::once(async { Err::<Bytes, _>(std::io::Error::other("cut")) });
-    Response::new(Body::from_stream(broken))
 }

@@ -6,7 +6,6 @@ mod ask;
 mod said;
 pub mod world;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,14 +16,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, Response, Uri};
 use headcount::targets::kubernetes::KubernetesConfig;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio::task::JoinSet;
 
 use self::ask::Ask;
 use self::world::{Key, Rule, World, condition, name_of};
-use super::certificates::certificates;
+use super::certificates::{acceptor, certificates};
+use super::control_plane::{clock, cut_off};
+use super::server::Server;
 
 /// The namespace of everything, unless said otherwise.
 pub const NAMESPACE: &str = "jobs";
@@ -62,11 +60,10 @@ pub struct PodView {
 /// A running stand-in.
 pub struct KubeApi {
     shared: Arc<Shared>,
-    address: SocketAddr,
     folder: tempfile::TempDir,
     tls: bool,
-    server: Option<JoinHandle<()>>,
-    clock: JoinHandle<()>,
+    server: Server,
+    _clock: JoinSet<()>,
 }
 
 struct Shared {
@@ -95,36 +92,14 @@ impl KubeApi {
             fault: Mutex::default(),
             asked: Mutex::default(),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         if tls {
             certificates(folder.path());
         }
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let server = Server::with(app, tls.then(|| acceptor(folder.path()))).await;
         let ticking = Arc::clone(&shared);
-        let clock = tokio::spawn(async move {
-            loop {
-                ticking.world().step();
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        let mut api = Self { shared, address, folder, tls, server: None, clock };
-        api.serve(listener);
-        api
-    }
-
-    fn serve(&mut self, listener: TcpListener) {
-        let app = Router::new().fallback(answer).with_state(Arc::clone(&self.shared));
-        let acceptor = self.tls.then(|| acceptor(self.folder.path()));
-        self.server = Some(tokio::spawn(async move {
-            match acceptor {
-                Some(acceptor) => {
-                    let listener = Tls { listener, acceptor };
-                    axum::serve(listener, app).await.unwrap();
-                }
-                None => axum::serve(listener, app).await.unwrap(),
-            }
-        }));
+        Self { shared, folder, tls, server, _clock: clock(move || ticking.world().step()) }
     }
 
     /// All objects.
@@ -161,11 +136,11 @@ impl KubeApi {
 
     pub fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        format!("{scheme}://{}", self.server.address)
     }
 
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.server.address.port()
     }
 
     /// Where its certificates are.
@@ -235,10 +210,8 @@ impl KubeApi {
 
     /// Breaks it.
     pub fn break_by(&mut self, fault: Fault) {
-        if fault == Fault::Down
-            && let Some(server) = self.server.take()
-        {
-            server.abort();
+        if fault == Fault::Down {
+            self.server.stop();
         }
         *self.shared.fault.lock().unwrap() = Some(fault);
     }
@@ -246,10 +219,7 @@ impl KubeApi {
     /// Mends it.
     pub async fn mend(&mut self) {
         *self.shared.fault.lock().unwrap() = None;
-        if self.server.is_none() {
-            let listener = TcpListener::bind(self.address).await.unwrap();
-            self.serve(listener);
-        }
+        self.server.resume().await;
     }
 
     /// What was asked since the last call: `get deployments`.
@@ -273,15 +243,6 @@ impl KubeApi {
         }
         let method: Method = method.parse().unwrap();
         self.shared.answer(&method, &path.parse().unwrap(), &all, body)
-    }
-}
-
-impl Drop for KubeApi {
-    fn drop(&mut self) {
-        self.clock.abort();
-        if let Some(server) = &self.server {
-            server.abort();
-        }
     }
 }
 
@@ -359,47 +320,4 @@ async fn answer(
     }
     let builder = Response::builder().status(code).header("content-type", "application/json");
     builder.body(Body::from(answer.to_string())).unwrap()
-}
-
-/// An answer that ends before it is complete.
-fn cut_off() -> Response<Body> {
-    let broken =
-        futures_util::stream::once(async { Err::<Bytes, _>(std::io::Error::other("cut")) });
-    Response::new(Body::from_stream(broken))
-}
-
-struct Tls {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl axum::serve::Listener for Tls {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let Ok((stream, peer)) = self.listener.accept().await else { continue };
-            // A client that does not trust us goes away here.
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, peer);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-fn acceptor(folder: &Path) -> TlsAcceptor {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let certificate = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
-    let config = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    TlsAcceptor::from(Arc::new(config))
 }
