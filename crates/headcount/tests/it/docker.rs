@@ -1,8 +1,6 @@
 //! The `docker` target against a real Docker daemon.
 
-use std::time::Duration;
-
-use headcount::finding::{Fact, Finding, Level};
+use headcount::finding::Fact;
 use headcount::queues::Identity;
 use headcount::secret::Secret;
 use headcount::targets::docker::DockerConfig;
@@ -10,50 +8,19 @@ use headcount::targets::dry_run::over;
 use headcount::targets::{FleetSeen, Promise, Target, TargetError};
 use headcount_core::reading::WorkerState;
 use headcount_core::{Silence, Span};
-use tokio::time::{Instant, sleep};
 
 use crate::support::docker::{Containers, OBEDIENT};
+use crate::support::looks::{problems, until};
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::workers::{ids, order};
-
-/// Everything on a busy machine happens within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::workers::{ids, order, sorted};
 
 /// A worker that finishes its job, for as long as /job is there, before it goes.
 const CAREFUL: &str = "trap 'while [ -e /job ]; do sleep 0.1; done; exit 0' TERM; \
                        while :; do sleep 0.1; done";
 
-/// Looks until `is_so`.
-async fn until(
-    target: &mut Box<dyn Target>,
-    what: &str,
-    is_so: impl Fn(&FleetSeen) -> bool,
-) -> FleetSeen {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let seen = target.status().await.expect("docker answers");
-        if is_so(&seen) {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "not {what}: {:#?}", seen.reading);
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 /// Starts the first `n` workers; their ids in the order of their numbers.
 async fn started(target: &mut Box<dyn Target>, n: u32) -> Vec<String> {
     target.scale(&order(0, n, &[])).await.expect("it can be scaled").started
-}
-
-fn sorted(ids: &[&str]) -> Vec<String> {
-    let mut ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    ids.sort();
-    ids
-}
-
-fn problems(findings: &[Finding]) -> Vec<&str> {
-    let bad = findings.iter().filter(|f| f.level != Level::Good);
-    bad.inspect(|f| assert!(f.fix.is_some(), "{f:?}")).map(|f| f.what.as_str()).collect()
 }
 
 #[tokio::test]
@@ -82,8 +49,7 @@ async fn goes_out_and_removes_exactly_the_chosen_worker() {
     assert_eq!(gone.removed, [workers[1].clone()], "the best one goes, and only one");
     assert!(gone.note.starts_with(&format!("chose {}-2 (idle first", all.group)), "{}", gone.note);
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 2).await;
-    let ready = ids(&seen, WorkerState::Ready);
-    assert_eq!(sorted(&ready), sorted(&[&workers[0], &workers[2]]));
+    assert_eq!(sorted(ids(&seen, WorkerState::Ready)), sorted([&workers[0], &workers[2]]));
     assert_eq!(seen.reading.died, 0);
 
     let again = target.scale(&order(2, 3, &[])).await.unwrap();
@@ -186,7 +152,7 @@ async fn workers_are_like_a_container_that_is_neither_counted_nor_touched() {
     let mut target = all.open(&config);
     let workers = started(&mut target, 2).await;
     let seen = target.status().await.unwrap();
-    assert_eq!(sorted(&ids(&seen, WorkerState::Ready)), sorted(&[&workers[0], &workers[1]]));
+    assert_eq!(sorted(ids(&seen, WorkerState::Ready)), sorted(&workers));
     for id in &workers {
         let what = "{{index .Config.Env 0}} {{.HostConfig.Memory}} {{.HostConfig.AutoRemove}} \
                     {{.HostConfig.PortBindings}} {{.HostConfig.NetworkMode}} \

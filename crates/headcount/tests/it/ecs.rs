@@ -7,39 +7,30 @@ mod status;
 
 use std::collections::HashMap;
 
-use headcount::config::Place;
 use headcount::targets::ecs::EcsConfig;
 use headcount::targets::{Order, Target, TargetConfig};
-use headcount_core::{FleetReading, Span};
+use headcount_core::Span;
 
 use crate::support::ecs_api::EcsApi;
-use crate::support::wait::until;
-use crate::support::workers::order;
+use crate::support::looks::{look, settled};
+use crate::support::workers::{order, place};
 
 /// Opened as a configuration opens it, with its memory in `folder`.
 fn open_in(config: &EcsConfig, folder: &std::path::Path) -> Box<dyn Target> {
     assert_eq!(config.problems(), []);
-    let place = Place { group: "g".into(), state_dir: folder.into(), base_dir: folder.into() };
-    TargetConfig::Ecs(config.clone()).open(&place).unwrap()
+    TargetConfig::Ecs(config.clone()).open(&place(folder, "g")).unwrap()
 }
 
 fn open(config: &EcsConfig) -> Box<dyn Target> {
     open_in(config, &tempfile::tempdir().unwrap().keep())
 }
 
-async fn look(target: &mut Box<dyn Target>) -> FleetReading {
-    let reading = target.status().await.unwrap().reading;
-    reading.credible().unwrap();
-    reading
-}
-
-/// Looks until there are this many ready workers and no others.
-async fn settled(target: &mut Box<dyn Target>, ready: u32) {
-    until(&format!("{ready} ready"), async || {
-        let now = look(target).await;
-        (now.ready, now.starting, now.draining, now.broken) == (ready, 0, 0, 0)
-    })
-    .await;
+/// This many tasks that run, and a target that has seen them.
+async fn running(count: u32) -> (EcsApi, Box<dyn Target>) {
+    let api = EcsApi::start(count).await;
+    let mut target = open(&api.config());
+    settled(&mut target, count).await;
+    (api, target)
 }
 
 /// An order to shrink: these are busy, all others are idle and may go.

@@ -15,10 +15,11 @@ use std::collections::HashMap;
 use headcount::config::Place;
 use headcount::targets::kubernetes::KubernetesConfig;
 use headcount::targets::{Order, Target, TargetConfig};
-use headcount_core::{FleetReading, Span};
+use headcount_core::Span;
 
 use crate::support::kube_api::KubeApi;
 use crate::support::log::listen;
+use crate::support::looks::{look, settled};
 use crate::support::wait::until;
 use crate::support::workers::order;
 
@@ -49,19 +50,12 @@ fn open(config: &KubernetesConfig) -> Box<dyn Target> {
     TargetConfig::Kubernetes(config.clone()).open(&place).unwrap()
 }
 
-async fn look(target: &mut Box<dyn Target>) -> FleetReading {
-    let reading = target.status().await.unwrap().reading;
-    reading.credible().unwrap();
-    reading
-}
-
-/// Looks until there are this many ready workers and no others.
-async fn settled(target: &mut Box<dyn Target>, ready: u32) {
-    until(&format!("{ready} ready"), async || {
-        let now = look(target).await;
-        (now.ready, now.starting, now.draining, now.broken) == (ready, 0, 0, 0)
-    })
-    .await;
+/// This many pods that run, and a target that has seen them.
+async fn running(count: u32) -> (KubeApi, Box<dyn Target>) {
+    let api = KubeApi::start(count).await;
+    let mut target = open(&api.config("admin"));
+    settled(&mut target, count).await;
+    (api, target)
 }
 
 /// An order to shrink: these are busy since so many seconds, all others are idle and may go.

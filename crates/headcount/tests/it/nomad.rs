@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::support::certificates::certificates;
 use crate::support::nomad_api::{GROUP, JOB, NomadApi};
 use crate::support::wait::until;
-use crate::support::workers::{ids, order, place};
+use crate::support::workers::{ids, order, place, sorted};
 
 /// Everything that may be allowed.
 const ALL: [&str; 6] =
@@ -84,12 +84,8 @@ fn detail(error: &TargetError) -> String {
 async fn idle_ones_with_the_highest_numbers_go_by_the_count_alone() {
     let nomad = with(4, &[0]).await;
     let order = told(&nomad, 4, 2, &[2, 3]);
-    let mut expected = order.victims.clone();
     let scaled = open(&config(&nomad)).scale(&order).await.unwrap();
-    let mut removed = scaled.removed.clone();
-    removed.sort();
-    expected.sort();
-    assert_eq!(removed, expected);
+    assert_eq!(sorted(&scaled.removed), sorted(&order.victims));
     assert_eq!((counts_asked(&nomad), stays(&nomad)), (vec![2], vec![0, 1]));
     assert_eq!(nomad.asked(&Method::POST, "/stop"), []);
     assert!(

@@ -4,7 +4,7 @@ use headcount::finding::{Fact, Finding, Level};
 use headcount::targets::ecs::EcsConfig;
 use headcount_core::Span;
 
-use super::{busy_map, open, settled, shrink};
+use super::{busy_map, open, running, settled, shrink};
 use crate::support::ecs_api::{EcsApi, Fault};
 
 async fn found(config: &EcsConfig) -> Vec<Finding> {
@@ -136,9 +136,7 @@ fn actions(file: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn the_policies_allow_what_is_asked() {
-    let api = EcsApi::start(3).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 3).await;
+    let (api, mut target) = running(3).await;
     let busy = api.world().staying().split_off(1);
     target.scale(&shrink(&api, 2, &busy)).await.unwrap();
     settled(&mut target, 2).await;

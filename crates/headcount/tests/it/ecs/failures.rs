@@ -7,7 +7,7 @@ use headcount::targets::ecs::EcsConfig;
 use headcount_core::Silence;
 use serde_json::json;
 
-use super::{look, open, settled, shrink};
+use super::{look, open, running, settled, shrink};
 use crate::support::ecs_api::{EcsApi, Fault};
 use crate::support::wait::until;
 use crate::support::workers::order;
@@ -38,9 +38,7 @@ async fn each_failure_of_a_look_has_its_kind_and_its_message() {
         (all(503, ""), Silence::Unreachable, "ecs:DescribeServices failed: status 503"),
     ];
     let fails = |(fault, why, text): (Fault, Silence, &'static str)| async move {
-        let mut api = EcsApi::start(2).await;
-        let mut target = open(&api.config());
-        settled(&mut target, 2).await;
+        let (mut api, mut target) = running(2).await;
         api.break_by(fault.clone());
         // A connection that was kept ends first.
         let mut missing = target.status().await.unwrap_err();
@@ -69,9 +67,7 @@ async fn a_service_that_does_not_tell_its_number_is_never_none() {
         (json!({ "desiredCount": 10_001 }), "counts 10001 tasks, above the limit of 10000"),
         (json!({ "status": null }), "has no status in the answer"),
     ];
-    let mut api = EcsApi::start(5).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 5).await;
+    let (mut api, mut target) = running(5).await;
     for (values, text) in table {
         api.break_by(Fault::Odd(values));
         let missing = target.status().await.unwrap_err();
@@ -94,9 +90,7 @@ async fn each_failure_of_a_change_has_its_message_and_changes_nothing() {
         (update(500, "ServerException"), "ServerException"),
     ];
     for (fault, text) in table {
-        let mut api = EcsApi::start(2).await;
-        let mut target = open(&api.config());
-        settled(&mut target, 2).await;
+        let (mut api, mut target) = running(2).await;
         api.break_by(fault.clone());
         let error = target.scale(&order(2, 3, &[])).await.unwrap_err();
         assert!(matches!(error, TargetError::Failed { .. }), "{error:?}");
@@ -112,9 +106,7 @@ async fn each_failure_of_a_change_has_its_message_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_lost_answer_is_an_error_and_the_next_look_tells() {
-    let mut api = EcsApi::start(2).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 2).await;
+    let (mut api, mut target) = running(2).await;
     api.break_by(Fault::Cut);
     target.scale(&order(2, 3, &[])).await.unwrap_err();
     api.mend().await;
@@ -123,9 +115,7 @@ async fn a_lost_answer_is_an_error_and_the_next_look_tells() {
 
 #[tokio::test]
 async fn half_a_change_is_none_and_the_rest_follows() {
-    let mut api = EcsApi::start(4).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 4).await;
+    let (mut api, mut target) = running(4).await;
     let busy = api.world().staying().split_off(2);
     api.break_by(Fault::Error("UpdateService", 500, "ServerException"));
     target.scale(&shrink(&api, 2, &busy)).await.unwrap_err();
@@ -153,9 +143,7 @@ async fn who_asks_too_often_asks_again_a_little_later() {
 
 #[tokio::test]
 async fn new_keys_are_found_and_old_ones_are_said_to_be_so() {
-    let api = EcsApi::start(2).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 2).await;
+    let (api, mut target) = running(2).await;
     api.change_key("AKIANEXT");
     let missing = target.status().await.unwrap_err();
     assert_eq!(missing.why, Silence::Denied);
@@ -208,9 +196,7 @@ async fn without_lists_the_numbers_do_and_nobody_is_protected() {
 
 #[tokio::test]
 async fn ecs_is_not_said_to_pick_more_than_are_idle() {
-    let api = EcsApi::start(3).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 3).await;
+    let (api, mut target) = running(3).await;
     let all = api.world().staying();
     for (busy, idle) in [(&all[..], 0), (&all[1..], 1)] {
         let scaled = target.scale(&shrink(&api, 1, busy)).await.unwrap();

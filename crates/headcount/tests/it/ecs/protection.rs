@@ -7,11 +7,7 @@ use headcount_core::Kind;
 use super::{busy_map, look, open, open_in, settled, shrink, six_of_which_three_are_busy};
 use crate::support::ecs_api::Fault;
 use crate::support::wait::until;
-
-fn sorted(mut ids: Vec<String>) -> Vec<String> {
-    ids.sort();
-    ids
-}
+use crate::support::workers::sorted;
 
 #[tokio::test]
 async fn three_busy_ones_of_six_stay() {

@@ -3,7 +3,7 @@
 use headcount::queues::Identity;
 use headcount_core::reading::WorkerState;
 
-use super::{look, open, settled, shrink};
+use super::{look, open, running, settled, shrink};
 use crate::support::ecs_api::EcsApi;
 use crate::support::ecs_api::world::{Phase, SimTask};
 use crate::support::wait::until;
@@ -11,9 +11,7 @@ use crate::support::workers::{ids, order};
 
 #[tokio::test]
 async fn the_number_goes_up_and_down_and_to_nothing() {
-    let api = EcsApi::start(0).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 0).await;
+    let (api, mut target) = running(0).await;
     for (from, to) in [(0, 1), (1, 5), (5, 2), (2, 0), (0, 7), (7, 1)] {
         let order = if to < from { shrink(&api, to, &[]) } else { order(from, to, &[]) };
         target.scale(&order).await.unwrap();
@@ -26,9 +24,7 @@ async fn the_number_goes_up_and_down_and_to_nothing() {
 
 #[tokio::test]
 async fn a_look_and_a_change_cost_two_requests_while_there_is_nothing_to_list() {
-    let api = EcsApi::start(0).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 0).await;
+    let (api, mut target) = running(0).await;
     api.asked();
     for _ in 0..3 {
         look(&mut target).await;
@@ -79,9 +75,7 @@ async fn every_page_is_read_and_a_task_is_known_by_all_its_names() {
 
 #[tokio::test]
 async fn each_state_is_told_and_a_task_that_goes_is_no_capacity() {
-    let api = EcsApi::start(4).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 4).await;
+    let (api, mut target) = running(4).await;
     let all = api.world().staying();
     {
         let mut world = api.world();
@@ -145,9 +139,7 @@ async fn what_dies_young_is_counted_once_and_what_cannot_be_placed_is_broken() {
 
 #[tokio::test]
 async fn several_deployments_count_once() {
-    let api = EcsApi::start(3).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 3).await;
+    let (api, mut target) = running(3).await;
     {
         // A rollout starts its own tasks beside the old ones.
         let mut world = api.world();
@@ -177,9 +169,7 @@ async fn several_deployments_count_once() {
 
 #[tokio::test]
 async fn what_somebody_else_did_is_seen_and_not_overwritten_blindly() {
-    let api = EcsApi::start(2).await;
-    let mut target = open(&api.config());
-    settled(&mut target, 2).await;
+    let (api, mut target) = running(2).await;
     api.world().desired = 4;
     settled(&mut target, 4).await;
     let error = target.scale(&order(2, 3, &[])).await.unwrap_err().to_string();

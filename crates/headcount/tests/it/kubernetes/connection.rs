@@ -11,7 +11,7 @@ use headcount::targets::{Order, TargetError};
 use headcount_core::{Silence, Span};
 use serde_json::{Value, json};
 
-use super::{MINIMAL, NO_PODS, SCALE_ONLY, look, open, settled, shrink};
+use super::{MINIMAL, NO_PODS, SCALE_ONLY, look, open, running, settled, shrink};
 use crate::support::certificates::certificates;
 use crate::support::kube_api::world::Ill;
 use crate::support::kube_api::{Fault, KubeApi, NAMESPACE, WORKER};
@@ -286,9 +286,7 @@ async fn two_hundred_groups_stay_under_fifty_requests_a_second() {
 
 #[tokio::test]
 async fn busy_workers_are_known_by_pod_name_address_and_container() {
-    let api = KubeApi::start(3).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 3).await;
+    let (api, mut target) = running(3).await;
     let seen = target.status().await.unwrap();
     let names = api.staying();
     let peer = seen.known_as[&names[1]].iter().find_map(|name| match name {
@@ -331,9 +329,7 @@ async fn busy_workers_are_known_by_pod_name_address_and_container() {
 
 #[tokio::test]
 async fn the_pod_whose_job_is_oldest_by_its_own_word_costs_most() {
-    let api = KubeApi::start(2).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 2).await;
+    let (api, mut target) = running(2).await;
     let names = api.staying();
     let redis = TestRedis::start();
     let mut queue = redis.queue();

@@ -7,7 +7,7 @@ use headcount::targets::TargetError;
 use headcount_core::Silence;
 use serde_json::json;
 
-use super::{look, open, settled, shrink};
+use super::{look, open, running, settled, shrink};
 use crate::support::kube_api::{Fault, KubeApi};
 use crate::support::workers::order;
 
@@ -42,9 +42,7 @@ async fn each_failure_of_a_look_has_its_kind_and_its_message() {
 }
 
 async fn a_look_fails(fault: Fault, why: Silence, text: &str) {
-    let mut api = KubeApi::start(2).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 2).await;
+    let (mut api, mut target) = running(2).await;
     // Until no list is kept any more.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     api.break_by(fault.clone());
@@ -101,9 +99,7 @@ async fn a_change_fails(fault: Fault, text: &str) {
 
 #[tokio::test]
 async fn a_change_whose_answer_is_lost_is_not_made_twice() {
-    let mut api = KubeApi::start(2).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 2).await;
+    let (mut api, mut target) = running(2).await;
     api.break_by(Fault::Cut);
     let failed = target.scale(&order(2, 3, &[])).await.unwrap_err();
     assert!(matches!(failed, TargetError::Unreachable { .. }), "{failed}");
@@ -114,9 +110,7 @@ async fn a_change_whose_answer_is_lost_is_not_made_twice() {
 
 #[tokio::test]
 async fn a_number_that_somebody_else_changed_is_not_overwritten() {
-    let api = KubeApi::start(4).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 4).await;
+    let (api, mut target) = running(4).await;
     api.set_outside(6);
     let contradicted = target.scale(&shrink(&api, 3, &[])).await.unwrap_err();
     let expected = TargetError::Contradiction { there: 6, decided_for: 4 };
@@ -127,9 +121,7 @@ async fn a_number_that_somebody_else_changed_is_not_overwritten() {
 
 #[tokio::test]
 async fn another_change_of_the_same_object_is_no_reason_to_give_up() {
-    let api = KubeApi::start(2).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 2).await;
+    let (api, mut target) = running(2).await;
     api.change_outside(|object| object["metadata"]["annotations"] = json!({ "touch": "1" }));
     target.scale(&order(2, 3, &[])).await.unwrap();
     settled(&mut target, 3).await;
@@ -149,9 +141,7 @@ async fn a_deployment_that_is_being_deleted_is_not_scaled() {
 
 #[tokio::test]
 async fn terminating_pods_are_not_capacity() {
-    let api = KubeApi::start(3).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 3).await;
+    let (api, mut target) = running(3).await;
     let busy = api.staying();
     api.world().busy.extend(busy.clone());
     target.scale(&order(3, 1, &[&busy[0], &busy[1]])).await.unwrap();
@@ -231,9 +221,7 @@ async fn the_status_of_an_answer_counts_whatever_its_body_says() {
                 _ => assert_eq!(answer.unwrap_err().why, why, "{code} {body}"),
             }
         }
-        let mut api = KubeApi::start(2).await;
-        let mut target = open(&api.config("admin"));
-        settled(&mut target, 2).await;
+        let (mut api, mut target) = running(2).await;
         api.break_by(says("patch", 409));
         let error = target.scale(&order(2, 3, &[])).await.unwrap_err().to_string();
         assert!(error.contains("it was changed 3 times by others"), "{body}: {error}");
@@ -242,9 +230,7 @@ async fn the_status_of_an_answer_counts_whatever_its_body_says() {
 
 #[tokio::test]
 async fn an_answer_without_end_is_refused() {
-    let mut api = KubeApi::start(2).await;
-    let mut target = open(&api.config("admin"));
-    settled(&mut target, 2).await;
+    let (mut api, mut target) = running(2).await;
     api.break_by(Fault::Endless);
     let missing = target.status().await.unwrap_err();
     assert_eq!(missing.why, Silence::Malformed, "{missing}");

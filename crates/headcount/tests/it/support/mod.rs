@@ -14,6 +14,7 @@ pub mod hook;
 #[cfg(feature = "kubernetes")]
 pub mod kube_api;
 pub mod log;
+pub mod looks;
 pub mod nomad_api;
 pub mod postgres;
 pub mod proxy;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Polls until `done` says yes; panics with `what` after a generous time.
 pub async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {

@@ -75,6 +75,13 @@ pub fn ids(seen: &FleetSeen, state: WorkerState) -> Vec<&str> {
     workers.map(|w: &Worker| w.id.as_str()).collect()
 }
 
+/// In an order of their own: the lists of some targets have none.
+pub fn sorted<T: Ord>(ids: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut ids: Vec<T> = ids.into_iter().collect();
+    ids.sort();
+    ids
+}
+
 /// The process group of a worker.
 pub fn group_of(seen: &FleetSeen, id: &str) -> u32 {
     let found = seen.known_as[id].iter().find_map(|name| match name {
