@@ -3,62 +3,19 @@
 use std::time::Duration;
 
 use headcount::config::Place;
-use headcount::finding::{Fact, Level};
+use headcount::finding::Fact;
 use headcount::queues::Identity;
 use headcount::targets::compose::ComposeConfig;
 use headcount::targets::dry_run::over;
-use headcount::targets::{FleetSeen, Order, Promise, Target, TargetError};
+use headcount::targets::{FleetSeen, Promise, Target, TargetError};
 use headcount_core::reading::WorkerState;
-use headcount_core::{Kind, Silence, Span};
+use headcount_core::{Silence, Span};
 use tokio::time::{Instant, sleep};
 
 use crate::support::docker::{OBEDIENT, Project, service};
-
-/// Everything on a busy machine happens within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn order(from: u32, to: u32, victims: &[&str]) -> Order {
-    Order {
-        busy: <_>::default(),
-        group: "g".into(),
-        from,
-        to,
-        max: 10_000,
-        victims: victims.iter().map(ToString::to_string).collect(),
-        kind: if to < from { Kind::ScaleIn } else { Kind::ScaleOut },
-        reason: "a test".into(),
-        token: 1,
-    }
-}
-
-/// Looks until `is_so`.
-async fn until(
-    target: &mut Box<dyn Target>,
-    what: &str,
-    is_so: impl Fn(&FleetSeen) -> bool,
-) -> FleetSeen {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let seen = target.status().await.expect("docker answers");
-        if is_so(&seen) {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "not {what}: {:#?}", seen.reading);
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-fn ids(seen: &FleetSeen, state: WorkerState) -> Vec<String> {
-    let workers = seen.reading.workers.iter().filter(|w| w.state == state);
-    let mut ids: Vec<String> = workers.map(|w| w.id.clone()).collect();
-    ids.sort();
-    ids
-}
-
-fn sorted(mut ids: Vec<String>) -> Vec<String> {
-    ids.sort();
-    ids
-}
+use crate::support::looks::{problems, until};
+use crate::support::wait;
+use crate::support::workers::{ids, order, sorted};
 
 /// The ids of the workers by their number in the project.
 async fn by_number(project: &Project, target: &mut Box<dyn Target>, n: u32) -> Vec<String> {
@@ -78,8 +35,7 @@ async fn goes_out_and_removes_exactly_the_chosen_worker() {
     assert_eq!(target.promise(), Promise::ExactVictims);
     assert_eq!(target.scales(), format!("compose:{}:{}/worker", project.docker.host, project.name));
     let link = project.path("docker.sock");
-    let socket = project.docker.host.strip_prefix("unix://").expect("the daemon has a socket");
-    std::os::unix::fs::symlink(socket, &link).unwrap();
+    std::os::unix::fs::symlink(project.docker.socket(), &link).unwrap();
     let by_link = Some(format!("unix://{}", link.display()));
     let same = project.open(&ComposeConfig { docker_host: by_link, ..project.config() });
     assert_eq!(same.scales(), target.scales(), "one lease for one thing");
@@ -97,9 +53,9 @@ async fn goes_out_and_removes_exactly_the_chosen_worker() {
     assert_eq!(gone.removed, [workers[1].clone()], "the best one goes, and only one");
     let told = format!("chose {}-worker-2 (idle first", project.name);
     assert!(gone.note.starts_with(&told), "{}", gone.note);
-    let rest = sorted(vec![workers[0].clone(), workers[2].clone()]);
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 2).await;
-    assert_eq!(ids(&seen, WorkerState::Ready), rest);
+    let rest = sorted([&workers[0], &workers[2]]);
+    assert_eq!(sorted(ids(&seen, WorkerState::Ready)), rest);
     assert_eq!(seen.reading.died, 0);
 
     target.scale(&order(2, 1, &[&workers[0]])).await.unwrap();
@@ -276,8 +232,9 @@ async fn one_that_leaves_is_neither_counted_nor_touched_by_a_scale_out() {
     let scaled = target.scale(&order(1, 2, &[])).await.unwrap();
     assert_eq!(scaled.started.len(), 1, "{}", scaled.note);
     let seen = until(&mut target, "gone", |seen| seen.reading.draining == 0).await;
-    let rest = sorted(vec![workers[1].clone(), scaled.started[0].clone()]);
-    assert_eq!((ids(&seen, WorkerState::Ready), seen.reading.died), (rest.clone(), 0));
+    let rest = sorted([workers[1].clone(), scaled.started[0].clone()]);
+    assert_eq!(sorted(ids(&seen, WorkerState::Ready)), rest);
+    assert_eq!(seen.reading.died, 0);
     until(&mut target, "removed", |seen| seen.reading.workers.len() == 2).await;
     assert_eq!(sorted(project.containers()), rest);
 }
@@ -288,11 +245,7 @@ async fn a_restart_remembers_who_leaves_and_signals_nobody_twice() {
     let mut target = project.open(&project.config());
     let workers = by_number(&project, &mut target, 2).await;
     let logs = || project.docker.ask(&["logs", &workers[1]]);
-    let deadline = Instant::now() + PATIENCE;
-    while !logs().contains("up") {
-        assert!(Instant::now() < deadline, "the worker does not come up");
-        sleep(Duration::from_millis(100)).await;
-    }
+    wait::until("the worker comes up", async || logs().contains("up")).await;
     target.scale(&order(2, 1, &[&workers[1]])).await.unwrap();
     drop(target);
 
@@ -308,7 +261,7 @@ async fn a_restart_remembers_who_leaves_and_signals_nobody_twice() {
     assert_eq!(logs().matches("told").count(), 1, "{}", logs());
     until(&mut target, "gone", |seen| seen.reading.workers.len() == 1).await;
     assert_eq!(project.containers(), [workers[0].clone()]);
-    assert_eq!(std::fs::read_to_string(project.path("state/draining.json")).unwrap(), "{}");
+    assert_eq!(std::fs::read_to_string(project.path("state/g/draining.json")).unwrap(), "{}");
 }
 
 #[tokio::test]
@@ -319,9 +272,9 @@ async fn one_that_ended_while_headcount_was_away_is_removed_and_one_started_agai
     drop(target);
     project.docker.ask(&["stop", &workers[0]]);
     let told = |id: &str, life: &str| format!("\"{id}\":{{\"name\":\"w\",\"life\":\"{life}\"}}");
-    std::fs::create_dir_all(project.path("state")).unwrap();
+    std::fs::create_dir_all(project.path("state/g")).unwrap();
     let [ended, again] = [told(&workers[0], "x"), told(&workers[1], "an earlier life")];
-    project.write("state/draining.json", &format!("{{{ended},{again}}}"));
+    project.write("state/g/draining.json", &format!("{{{ended},{again}}}"));
 
     let mut dry = over(project.open(&project.config()));
     assert_eq!(dry.status().await.unwrap().reading.draining, 1);
@@ -464,11 +417,11 @@ async fn compose_v1_works_too() {
     let workers = by_number(&project, &mut target, 3).await;
     target.scale(&order(3, 2, &[&workers[0]])).await.unwrap();
     let seen = until(&mut target, "gone", |seen| seen.reading.workers.len() == 2).await;
-    assert_eq!(ids(&seen, WorkerState::Ready), sorted(workers[1..].to_vec()));
+    assert_eq!(sorted(ids(&seen, WorkerState::Ready)), sorted(&workers[1..]));
     target.scale(&order(2, 3, &[])).await.unwrap();
     let seen = target.status().await.unwrap();
     assert_eq!(seen.reading.ready, 3);
-    assert!(ids(&seen, WorkerState::Ready).contains(&workers[1]));
+    assert!(ids(&seen, WorkerState::Ready).contains(&workers[1].as_str()));
 
     let config = ComposeConfig { project: format!("{}-wrong", project.name), ..config };
     let wrong = ComposeConfig { service: "wrker".into(), ..config.clone() };
@@ -477,11 +430,6 @@ async fn compose_v1_works_too() {
     let wrong = ComposeConfig { files: vec!["gone.yml".into()], ..config };
     let error = project.open(&wrong).scale(&order(0, 1, &[])).await.unwrap_err();
     assert!(error.to_string().contains("gone.yml"), "{error}");
-}
-
-fn problems(findings: &[headcount::finding::Finding]) -> Vec<&str> {
-    let bad = findings.iter().filter(|f| f.level != Level::Good);
-    bad.inspect(|f| assert!(f.fix.is_some(), "{f:?}")).map(|f| f.what.as_str()).collect()
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ fn compose_project(redis: &TestRedis) -> Project {
 }
 
 fn compose_config(redis: &TestRedis, project: &Project) -> String {
-    let (docker, port) = (&project.docker, redis.port());
+    let (target, port) = (project.target(), redis.port());
     format!(
         "http: {{ listen: none }}
 groups:
@@ -91,19 +91,8 @@ groups:
 {RULES}
     look: 2s
     queue: {{ bull: {{ redis: {{ url: 'redis://127.0.0.1:{port}' }} }} }}
-    target:
-      compose:
-        project: {}
-        service: worker
-        files: [{}]
-        command: [env, DOCKER_CONFIG={}, docker, compose]
-        docker_host: {}
-        grace: 120s
-",
-        project.name,
-        project.path("a.yml").display(),
-        docker.config,
-        docker.host
+{target}        grace: 120s
+"
     )
 }
 

@@ -1,14 +1,13 @@
 //! The `swarm` target against a real Docker daemon that is a Swarm of its own.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::routing::{get, post};
-use headcount::config::Place;
-use headcount::finding::{Fact, Finding, Level};
+use headcount::finding::Fact;
 use headcount::queues::Identity;
 use headcount::targets::swarm::SwarmConfig;
 use headcount::targets::{FleetSeen, Order, Promise, Target, TargetError};
@@ -19,11 +18,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::docker::{OBEDIENT, SwarmService};
 use crate::support::log::listen;
+use crate::support::looks::{problems, until};
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::workers::{ids, order};
-
-/// Everything on a busy machine happens within this time.
-const PATIENCE: Duration = Duration::from_secs(90);
+use crate::support::server::Server;
+use crate::support::wait::PATIENCE;
+use crate::support::workers::{ids, order, place, sorted};
 
 /// A worker that finishes its job, for as long as /job is there, before it goes.
 const CAREFUL: &str = "trap 'while [ -e /job ]; do sleep 0.1; done; exit 0' TERM; \
@@ -35,33 +34,11 @@ const NO_MANAGER: &str = "This node is not a swarm manager. Use docker swarm ini
 /// What Swarm says if the service changed since it was read.
 const CONFLICT: &str = "rpc error: code = Unknown desc = update out of sequence";
 
-/// Looks until `is_so`.
-async fn until(
-    target: &mut Box<dyn Target>,
-    what: &str,
-    is_so: impl Fn(&FleetSeen) -> bool,
-) -> FleetSeen {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let seen = target.status().await.expect("docker answers");
-        if is_so(&seen) {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "not {what}: {:#?}", seen.reading);
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
 async fn ready(target: &mut Box<dyn Target>, n: u32) -> FleetSeen {
     until(target, "ready", |seen| {
         seen.reading.ready == n && seen.reading.workers.len() == n as usize
     })
     .await
-}
-
-fn problems(findings: &[Finding]) -> Vec<&str> {
-    let bad = findings.iter().filter(|f| f.level != Level::Good);
-    bad.inspect(|f| assert!(f.fix.is_some(), "{f:?}")).map(|f| f.what.as_str()).collect()
 }
 
 /// An order whose other workers may all be busy.
@@ -86,11 +63,8 @@ async fn goes_out_and_in_and_to_nothing_and_back() {
     let seen = ready(&mut target, 3).await;
     assert_eq!((seen.reading.desired, seen.reading.died), (Some(3), 0));
     assert!(target.runs_here(), "a Swarm of one node");
-    let mut all: Vec<String> = seen.reading.workers.iter().map(|w| w.id.clone()).collect();
-    all.sort();
-    let mut started = scaled.started;
-    started.sort();
-    assert_eq!(all, started);
+    let all = seen.reading.workers.iter().map(|w| w.id.clone());
+    assert_eq!(sorted(all), sorted(scaled.started));
 
     let gone = target.scale(&order(3, 1, &[])).await.unwrap();
     assert_eq!(gone.removed.len(), 2, "{}", gone.note);
@@ -236,13 +210,10 @@ async fn a_change_that_swarm_lost_is_asked_for_again() {
         .route("/services/w", get(service))
         .route("/tasks", get(tasks))
         .route("/services/s/update", post(update));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let host = Some(format!("tcp://{}", listener.local_addr().unwrap()));
-    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let engine = Server::start(app).await;
+    let host = Some(format!("tcp://{}", engine.address));
     let config = SwarmConfig { host, service: "w".into(), ..SwarmConfig::default() };
-    let nowhere = PathBuf::from("/nonexistent");
-    let place = Place { group: "g".into(), state_dir: nowhere.clone(), base_dir: nowhere };
-    let mut target = config.open(&place).unwrap();
+    let mut target = config.open(&place(Path::new("/nonexistent"), "g")).unwrap();
 
     let seen = target.status().await.unwrap();
     assert_eq!((seen.reading.capacity(), seen.reading.desired), (3, Some(2)));
@@ -261,7 +232,7 @@ async fn the_words_of_a_real_conflict_are_known() {
     let service = SwarmService::new(OBEDIENT, 1, &[]);
     let path = format!("http://x/services/{}/update?version=1", service.name);
     let spec = service.docker.ask(&["service", "inspect", "-f", "{{json .Spec}}", &service.name]);
-    let socket = service.docker.host.strip_prefix("unix://").unwrap();
+    let socket = service.docker.socket();
     let mut curl = std::process::Command::new("curl");
     curl.args(["-s", "--unix-socket", socket, "-H", "Content-Type: application/json"]);
     let said = curl.args(["-d", &spec, &path]).output().expect("no curl: run ./test.sh first");

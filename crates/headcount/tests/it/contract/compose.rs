@@ -1,19 +1,18 @@
 //! The contract with a Docker daemon and Compose.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use headcount::targets::Target;
 use headcount::targets::compose::ComposeConfig;
 use headcount_core::Span;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig, contract};
-use crate::support::docker::{CAREFUL, Project};
+use crate::support::docker::{CAREFUL, Jobs, Project};
 
 /// A service of a project.
 struct Compose {
     project: Project,
+    jobs: Jobs,
     door: Door,
     ready_after: Span,
 }
@@ -21,15 +20,9 @@ struct Compose {
 impl Compose {
     async fn new() -> Self {
         let project = Project::new(CAREFUL, "    volumes: [\"./jobs:/jobs\"]\n");
-        std::fs::create_dir(project.path("jobs")).unwrap();
-        let daemon = project.docker.host.strip_prefix("unix://").expect("it has a socket");
-        let (front, back) = (project.path("door.sock"), PathBuf::from(daemon));
-        let door = Door::open(Place::Unix(front), Place::Unix(back)).await;
-        Self { project, door, ready_after: Span::ZERO }
-    }
-
-    fn job(&self, id: &str) -> PathBuf {
-        self.project.path(&format!("jobs/{}", &id[..12]))
+        let jobs = Jobs::new(project.folder.path());
+        let door = Door::before_docker(&project.docker, project.folder.path()).await;
+        Self { project, jobs, door, ready_after: Span::ZERO }
     }
 }
 
@@ -69,16 +62,12 @@ impl Rig for Compose {
     }
 
     async fn busy(&mut self, ids: &[String]) -> bool {
-        for id in ids {
-            std::fs::write(self.job(id), "").unwrap();
-        }
+        self.jobs.begin(ids);
         true
     }
 
     async fn finish(&mut self, ids: &[String]) {
-        for id in ids {
-            let _ = std::fs::remove_file(self.job(id));
-        }
+        self.jobs.end(ids);
     }
 
     async fn start_slowly(&mut self) -> bool {

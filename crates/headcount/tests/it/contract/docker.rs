@@ -1,19 +1,18 @@
 //! The contract with the containers of a Docker daemon.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use headcount::targets::Target;
 use headcount::targets::docker::DockerConfig;
 use headcount_core::Span;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig, contract};
-use crate::support::docker::{CAREFUL, Containers};
+use crate::support::docker::{CAREFUL, Containers, Jobs};
 
 /// A group of containers.
 struct Docker {
     all: Containers,
+    jobs: Jobs,
     door: Door,
     ready_after: Span,
 }
@@ -21,15 +20,9 @@ struct Docker {
 impl Docker {
     async fn new() -> Self {
         let all = Containers::new();
-        std::fs::create_dir(all.folder.path().join("jobs")).unwrap();
-        let daemon = all.docker.host.strip_prefix("unix://").expect("it has a socket");
-        let (front, back) = (all.folder.path().join("door.sock"), PathBuf::from(daemon));
-        let door = Door::open(Place::Unix(front), Place::Unix(back)).await;
-        Self { all, door, ready_after: Span::ZERO }
-    }
-
-    fn job(&self, id: &str) -> PathBuf {
-        self.all.folder.path().join("jobs").join(&id[..12])
+        let jobs = Jobs::new(all.folder.path());
+        let door = Door::before_docker(&all.docker, all.folder.path()).await;
+        Self { all, jobs, door, ready_after: Span::ZERO }
     }
 }
 
@@ -75,16 +68,12 @@ impl Rig for Docker {
     }
 
     async fn busy(&mut self, ids: &[String]) -> bool {
-        for id in ids {
-            std::fs::write(self.job(id), "").unwrap();
-        }
+        self.jobs.begin(ids);
         true
     }
 
     async fn finish(&mut self, ids: &[String]) {
-        for id in ids {
-            let _ = std::fs::remove_file(self.job(id));
-        }
+        self.jobs.end(ids);
     }
 
     async fn start_slowly(&mut self) -> bool {

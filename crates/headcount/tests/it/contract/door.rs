@@ -1,7 +1,7 @@
 //! A way to a back end that speaks HTTP/1.1, through which a fault can be put on it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Fault;
+use crate::support::docker::Docker;
 
 /// So many changes pass before [`Fault::HalfDone`] fails at the rest.
 const HALF: u32 = 2;
@@ -24,8 +25,8 @@ pub struct Door {
 }
 
 /// Where somebody listens.
-#[derive(Clone, Debug)]
-pub enum Place {
+#[derive(Clone)]
+enum Place {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -39,8 +40,18 @@ enum Listener {
 }
 
 impl Door {
-    /// A door at `front` (port 0: one that is free) that leads to `back`.
-    pub async fn open(front: Place, back: Place) -> Self {
+    /// A door with a free port that leads to a server.
+    pub async fn before(server: SocketAddr) -> Self {
+        Self::open(Place::Tcp(([127, 0, 0, 1], 0).into()), Place::Tcp(server)).await
+    }
+
+    /// A door in `folder` that leads to a Docker daemon.
+    pub async fn before_docker(docker: &Docker, folder: &Path) -> Self {
+        let socket = docker.socket().into();
+        Self::open(Place::Unix(folder.join("door.sock")), Place::Unix(socket)).await
+    }
+
+    async fn open(front: Place, back: Place) -> Self {
         let mut door = Self { front, back, fault: watch::Sender::new(None), open: None };
         door.listen().await;
         door
@@ -64,6 +75,16 @@ impl Door {
         if fault != Some(Fault::Down) {
             self.listen().await;
         }
+    }
+
+    /// Puts a fault on a back end that makes each change by one request: it cannot be half done,
+    /// which is `false`.
+    pub async fn set_undivided(&mut self, fault: Fault) -> bool {
+        let possible = fault != Fault::HalfDone;
+        if possible {
+            self.set(Some(fault)).await;
+        }
+        possible
     }
 
     async fn listen(&mut self) {

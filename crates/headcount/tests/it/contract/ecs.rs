@@ -7,7 +7,7 @@ use headcount::targets::Target;
 use headcount::targets::ecs::EcsConfig;
 use serde_json::{Value, json};
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig};
 use crate::support::ecs_api::world::Phase;
 use crate::support::ecs_api::{EcsApi, write_key};
@@ -24,8 +24,7 @@ struct StandIn {
 impl StandIn {
     async fn new() -> Self {
         let api = EcsApi::start(0).await;
-        let front = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let door = Door::open(front, Place::Tcp(api.address())).await;
+        let door = Door::before(api.address()).await;
         Self { api, door, folder: tempfile::tempdir().unwrap() }
     }
 }
@@ -58,12 +57,7 @@ impl Rig for StandIn {
     }
 
     async fn break_it(&mut self, fault: Fault) -> bool {
-        // One number is set by one request: there is no half of it.
-        if fault == Fault::HalfDone {
-            return false;
-        }
-        self.door.set(Some(fault)).await;
-        true
+        self.door.set_undivided(fault).await
     }
 
     async fn mend(&mut self) {
@@ -111,8 +105,7 @@ impl Emulated {
         let folder = tempfile::tempdir().unwrap();
         write_key(folder.path(), "AKIATEST");
         let cluster = emulator.service().await;
-        let front = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let door = Door::open(front, Place::Tcp(emulator.address)).await;
+        let door = Door::before(emulator.address).await;
         Self { emulator, cluster, door, folder }
     }
 
@@ -162,22 +155,12 @@ impl Rig for Emulated {
     }
 
     async fn break_it(&mut self, fault: Fault) -> bool {
-        if fault == Fault::HalfDone {
-            return false;
-        }
-        self.door.set(Some(fault)).await;
-        true
+        self.door.set_undivided(fault).await
     }
 
     async fn mend(&mut self) {
         self.door.set(None).await;
     }
-
-    async fn busy(&mut self, _: &[String]) -> bool {
-        false
-    }
-
-    async fn finish(&mut self, _: &[String]) {}
 }
 
 /// All but the cases that need tasks that can be protected or hold jobs.

@@ -44,10 +44,12 @@ pub trait Rig: Send {
 
     /// These workers take up a job. Told to go, they drain until [`Rig::finish`]. `false`: workers
     /// are only a number here.
-    async fn busy(&mut self, ids: &[String]) -> bool;
+    async fn busy(&mut self, _ids: &[String]) -> bool {
+        false
+    }
 
     /// These workers finish their job.
-    async fn finish(&mut self, ids: &[String]);
+    async fn finish(&mut self, _ids: &[String]) {}
 
     /// Workers that are started from now on, through targets that are opened from now on, stay
     /// starting. `false`: nobody can tell that here.

@@ -7,7 +7,7 @@ use headcount::targets::nomad::NomadConfig;
 use headcount::targets::{Target, TargetConfig};
 use tempfile::TempDir;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig, contract};
 use crate::support::nomad_api::{GROUP, JOB, NomadApi};
 use crate::support::workers::place;
@@ -23,8 +23,7 @@ impl Allocations {
         let nomad = NomadApi::start().await;
         // A stop that belongs to a count comes before its evaluation.
         nomad.world().commit = Duration::from_millis(500);
-        let front = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let door = Door::open(front, Place::Tcp(nomad.address)).await;
+        let door = Door::before(nomad.address).await;
         Self { folder: tempfile::tempdir().unwrap(), nomad, door }
     }
 }
@@ -52,12 +51,7 @@ impl Rig for Allocations {
     }
 
     async fn break_it(&mut self, fault: Fault) -> bool {
-        // One request changes the count: it is done, or not.
-        if fault == Fault::HalfDone {
-            return false;
-        }
-        self.door.set(Some(fault)).await;
-        true
+        self.door.set_undivided(fault).await
     }
 
     async fn mend(&mut self) {

@@ -1,46 +1,39 @@
 //! The contract with a service of a Docker Swarm.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
 use headcount::targets::Target;
 use headcount::targets::swarm::SwarmConfig;
 use headcount_core::Span;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig, contract};
-use crate::support::docker::{CAREFUL, SwarmService};
+use crate::support::docker::{CAREFUL, Jobs, SwarmService};
 
 /// A service.
 struct Swarm {
     service: SwarmService,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
+    jobs: Jobs,
     door: Door,
     ready_after: Span,
-    /// The file that says that a task holds a job: its container may be gone by the time it ends.
-    jobs: HashMap<String, PathBuf>,
+    /// The containers of tasks that hold a job: one may be gone by the time its job ends.
+    busy: HashMap<String, String>,
 }
 
 impl Swarm {
     async fn new() -> Self {
         let folder = tempfile::tempdir().expect("no temporary folder");
-        let jobs = folder.path().join("jobs");
-        std::fs::create_dir(&jobs).unwrap();
-        let mount = format!("type=bind,source={},target=/jobs", jobs.display());
+        let jobs = Jobs::new(folder.path());
+        let mount = format!("type=bind,source={}/jobs,target=/jobs", folder.path().display());
         let service = SwarmService::with(
             CAREFUL,
             &["--replicas", "0", "--stop-grace-period", "300s", "--mount", &mount],
         );
-        let daemon = service.docker.host.strip_prefix("unix://").expect("it has a socket");
-        let (front, back) = (folder.path().join("door.sock"), PathBuf::from(daemon));
-        let door = Door::open(Place::Unix(front), Place::Unix(back)).await;
-        Self { service, folder, door, ready_after: Span::ZERO, jobs: HashMap::new() }
-    }
-
-    fn job(&self, task: &str) -> PathBuf {
-        let container = self.service.container(task);
-        self.folder.path().join("jobs").join(&container[..12])
+        let door = Door::before_docker(&service.docker, folder.path()).await;
+        let (ready_after, busy) = (Span::ZERO, HashMap::new());
+        Self { service, _folder: folder, jobs, door, ready_after, busy }
     }
 }
 
@@ -67,13 +60,8 @@ impl Rig for Swarm {
         true
     }
 
-    /// A change is one request: it cannot be half done.
     async fn break_it(&mut self, fault: Fault) -> bool {
-        if fault == Fault::HalfDone {
-            return false;
-        }
-        self.door.set(Some(fault)).await;
-        true
+        self.door.set_undivided(fault).await
     }
 
     async fn mend(&mut self) {
@@ -81,20 +69,15 @@ impl Rig for Swarm {
     }
 
     async fn busy(&mut self, ids: &[String]) -> bool {
-        for id in ids {
-            let job = self.job(id);
-            std::fs::write(&job, "").unwrap();
-            self.jobs.insert(id.clone(), job);
-        }
+        let containers: Vec<String> = ids.iter().map(|id| self.service.container(id)).collect();
+        self.jobs.begin(&containers);
+        self.busy.extend(ids.iter().cloned().zip(containers));
         true
     }
 
     async fn finish(&mut self, ids: &[String]) {
-        for id in ids {
-            if let Some(job) = self.jobs.remove(id) {
-                let _ = std::fs::remove_file(job);
-            }
-        }
+        let containers: Vec<String> = ids.iter().filter_map(|id| self.busy.remove(id)).collect();
+        self.jobs.end(&containers);
     }
 
     async fn start_slowly(&mut self) -> bool {

@@ -7,7 +7,7 @@ use headcount::targets::{Target, TargetConfig};
 use headcount_core::Span;
 use tempfile::TempDir;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig};
 use crate::support::hook::Hook;
 use crate::support::workers::place;
@@ -22,8 +22,7 @@ struct Webhook {
 impl Webhook {
     async fn new(lists: bool) -> Self {
         let hook = Hook::start().await;
-        let front = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let door = Door::open(front, Place::Tcp(hook.address)).await;
+        let door = Door::before(hook.address).await;
         Self { folder: tempfile::tempdir().unwrap(), hook, door, lists }
     }
 }

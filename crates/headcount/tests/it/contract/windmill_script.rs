@@ -7,7 +7,7 @@ use headcount::targets::{Target, TargetConfig};
 use headcount_core::Span;
 use tempfile::TempDir;
 
-use super::door::{Door, Place};
+use super::door::Door;
 use super::{Fault, Rig};
 use crate::support::windmill_api::{TOKEN, WindmillApi};
 use crate::support::workers::place;
@@ -22,8 +22,7 @@ struct WindmillScript {
 impl WindmillScript {
     async fn new(asked: bool) -> Self {
         let api = WindmillApi::start().await;
-        let front = Place::Tcp(([127, 0, 0, 1], 0).into());
-        let door = Door::open(front, Place::Tcp(api.address)).await;
+        let door = Door::before(api.address).await;
         Self { folder: tempfile::tempdir().unwrap(), api, door, asked }
     }
 }
@@ -68,12 +67,6 @@ impl Rig for WindmillScript {
         self.api.world().half = false;
         self.door.set(None).await;
     }
-
-    async fn busy(&mut self, _ids: &[String]) -> bool {
-        false
-    }
-
-    async fn finish(&mut self, _ids: &[String]) {}
 }
 
 mod asked {

@@ -11,12 +11,45 @@ use headcount::targets::docker::DockerConfig;
 use headcount::targets::swarm::SwarmConfig;
 use headcount_core::Span;
 
+use super::services::setting;
+use super::workers::place;
+
 /// A worker that runs until it is told to go, and then goes at once.
 pub const OBEDIENT: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $$!; done";
 
 /// A worker that finishes its job, the file /jobs/HOSTNAME, first when it is told to go.
 pub const CAREFUL: &str = "trap 'while [ -e /jobs/$$HOSTNAME ]; do sleep 0.1; done; exit 0' TERM; \
                            while :; do sleep 3600 & wait $$!; done";
+
+/// The jobs of workers that run [`CAREFUL`]: files in a folder that they see as /jobs.
+pub struct Jobs(PathBuf);
+
+impl Jobs {
+    /// No jobs yet, in the folder `jobs` of `folder`.
+    pub fn new(folder: &Path) -> Self {
+        let jobs = folder.join("jobs");
+        std::fs::create_dir(&jobs).expect("the folder can be written");
+        Self(jobs)
+    }
+
+    /// These containers take up a job.
+    pub fn begin(&self, containers: &[String]) {
+        for id in containers {
+            std::fs::write(self.file(id), "").expect("the folder can be written");
+        }
+    }
+
+    /// These containers finish their job, if they hold one.
+    pub fn end(&self, containers: &[String]) {
+        for id in containers {
+            let _ = std::fs::remove_file(self.file(id));
+        }
+    }
+
+    fn file(&self, container: &str) -> PathBuf {
+        self.0.join(&container[..12])
+    }
+}
 
 /// The daemon that the tests may use.
 pub struct Docker {
@@ -29,18 +62,13 @@ pub struct Docker {
 impl Docker {
     /// The one that `test.sh` started.
     pub fn get() -> Self {
-        let folder = match (var("HEADCOUNT_TEST_DOCKER"), var("HEADCOUNT_TEST_SERVICES")) {
-            (Some(folder), _) => PathBuf::from(folder),
-            (None, Some(services)) => Path::new(&services).join("docker"),
-            (None, None) => panic!("HEADCOUNT_TEST_SERVICES is not set: run ./test.sh first"),
-        };
-        let text = std::fs::read_to_string(folder.join("env"));
-        let text = text.expect("no Docker daemon: run ./test.sh first");
-        let value = |name: &str| {
-            let found = text.split_whitespace().find_map(|word| word.strip_prefix(name));
-            found.expect("an incomplete env file: run ./test.sh first").to_owned()
-        };
-        Self { host: value("DOCKER_HOST="), config: value("DOCKER_CONFIG=") }
+        let value = |name: &str| setting("docker", name);
+        Self { host: value("DOCKER_HOST"), config: value("DOCKER_CONFIG") }
+    }
+
+    /// The path of its socket.
+    pub fn socket(&self) -> &str {
+        self.host.strip_prefix("unix://").expect("it has a socket")
     }
 
     /// Runs `docker ARGS`.
@@ -114,8 +142,25 @@ impl Project {
 
     /// Where its targets are.
     pub fn place(&self) -> Place {
-        let folder = self.folder.path();
-        Place { group: "g".into(), state_dir: folder.join("state"), base_dir: folder.to_owned() }
+        place(self.folder.path(), "g")
+    }
+
+    /// A target for its service `worker`, as lines of a configuration file.
+    pub fn target(&self) -> String {
+        format!(
+            "    target:
+      compose:
+        project: {}
+        service: worker
+        files: [{}]
+        command: [env, DOCKER_CONFIG={}, docker, compose]
+        docker_host: {}
+",
+            self.name,
+            self.path("a.yml").display(),
+            self.docker.config,
+            self.docker.host
+        )
     }
 
     /// Runs `docker compose ARGS` on it, as a person would.
@@ -171,14 +216,8 @@ impl Containers {
     /// Opens a target.
     pub fn open(&self, config: &DockerConfig) -> Box<dyn Target> {
         assert_eq!(config.problems(), []);
-        config.open(&self.place()).expect("the configuration is right")
-    }
-
-    /// Where its targets are.
-    pub fn place(&self) -> Place {
-        let folder = self.folder.path();
-        let state_dir = folder.join("state");
-        Place { group: self.group.clone(), state_dir, base_dir: folder.to_owned() }
+        let place = place(self.folder.path(), &self.group);
+        config.open(&place).expect("the configuration is right")
     }
 
     /// Ids of its containers, running or not.
@@ -250,8 +289,7 @@ impl SwarmService {
     /// Opens a target; it keeps nothing.
     pub fn open(&self, config: &SwarmConfig) -> Box<dyn Target> {
         assert_eq!(config.problems(), []);
-        let nowhere = PathBuf::from("/nonexistent");
-        let place = Place { group: "g".into(), state_dir: nowhere.clone(), base_dir: nowhere };
+        let place = place(Path::new("/nonexistent"), "g");
         config.open(&place).expect("the configuration is right")
     }
 
@@ -298,10 +336,6 @@ pub fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("hc-{}-{count}", std::process::id())
-}
-
-fn var(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name)
 }
 
 /// The lines of a service that runs the shell `script`.

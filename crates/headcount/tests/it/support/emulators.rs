@@ -1,7 +1,6 @@
 //! moto and ministack, which resemble AWS: `test.sh` starts them.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
@@ -9,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::docker::{Docker, OBEDIENT};
+use super::services::setting;
 
 /// One of them.
 pub struct Emulator {
@@ -19,12 +19,12 @@ pub struct Emulator {
 impl Emulator {
     /// The one without tasks.
     pub fn moto() -> Self {
-        Self { address: address("MOTO="), docker: None }
+        Self { address: address("MOTO"), docker: None }
     }
 
     /// The one whose tasks are containers.
     pub fn ministack() -> Self {
-        Self { address: address("MINISTACK="), docker: Some(Docker::get()) }
+        Self { address: address("MINISTACK"), docker: Some(Docker::get()) }
     }
 
     /// Where its tasks run.
@@ -51,15 +51,7 @@ impl Emulator {
 }
 
 fn address(name: &str) -> SocketAddr {
-    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let folder = match (var("HEADCOUNT_TEST_AWS"), var("HEADCOUNT_TEST_SERVICES")) {
-        (Some(folder), _) => PathBuf::from(folder),
-        (None, Some(services)) => Path::new(&services).join("aws"),
-        (None, None) => panic!("HEADCOUNT_TEST_SERVICES is not set: run ./test.sh first"),
-    };
-    let text = std::fs::read_to_string(folder.join("env")).expect("no moto: run ./test.sh first");
-    let found = text.split_whitespace().find_map(|word| word.strip_prefix(name));
-    found.expect("an incomplete env file: run ./test.sh first").parse().unwrap()
+    setting("aws", name).parse().unwrap()
 }
 
 /// Asks ECS at `address`, which believes every signature.

@@ -21,6 +21,7 @@ pub mod proxy;
 pub mod redis;
 pub mod run;
 pub mod server;
+pub mod services;
 pub mod wait;
 pub mod windmill;
 pub mod windmill_api;

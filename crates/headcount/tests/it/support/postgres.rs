@@ -1,13 +1,14 @@
 //! PostgreSQL: the one that `test.sh` started, in which each test has a database of its own, and
 //! servers of a test's own that it may kill.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio_postgres::{Client, Config, NoTls};
 
 use super::redis::free_port;
+use super::services::setting;
 
 /// A database of a test's own.
 pub struct Database {
@@ -187,20 +188,9 @@ impl Drop for Server {
 
 impl Programs {
     fn get() -> Self {
-        let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let folder = match (var("HEADCOUNT_TEST_POSTGRES"), var("HEADCOUNT_TEST_SERVICES")) {
-            (Some(folder), _) => PathBuf::from(folder),
-            (None, Some(services)) => Path::new(&services).join("postgres"),
-            (None, None) => panic!("HEADCOUNT_TEST_SERVICES is not set: run ./test.sh first"),
-        };
-        let text = std::fs::read_to_string(folder.join("env"));
-        let text = text.expect("no PostgreSQL: run ./test.sh first");
-        let value = |name: &str| {
-            let found = text.split_whitespace().find_map(|word| word.strip_prefix(name));
-            found.expect("an incomplete env file: run ./test.sh first").to_owned()
-        };
-        let (place, folder) = (value("POSTGRES="), value("POSTGRES_BIN=").into());
-        Self { place, folder, user: value("POSTGRES_AS=") }
+        let value = |name: &str| setting("postgres", name);
+        let folder = value("POSTGRES_BIN").into();
+        Self { place: value("POSTGRES"), folder, user: value("POSTGRES_AS") }
     }
 
     /// A program as the user that PostgreSQL runs as.

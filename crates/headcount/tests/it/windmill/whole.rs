@@ -10,6 +10,7 @@ use crate::support::daemon::{Daemon, LONG_PATIENCE};
 use crate::support::docker::{OBEDIENT, Project};
 use crate::support::postgres::Database;
 use crate::support::windmill::Era;
+use crate::support::workers::sorted;
 
 const WORKERS: u64 = 8;
 
@@ -121,21 +122,7 @@ async fn containers_are_known_by_their_host_names() {
         "{ cpu_aware: { poll: 1s, idle: 10m, scale_out_below: 101, emergency: 101 } }",
     );
     let (group, _) = all.split_once("    target:").unwrap();
-    let target = format!(
-        "    target:
-      compose:
-        project: {}
-        service: worker
-        files: [{}]
-        command: [env, DOCKER_CONFIG={}, docker, compose]
-        docker_host: {}
-",
-        project.name,
-        project.path("a.yml").display(),
-        project.docker.config,
-        project.docker.host
-    );
-    let daemon = Daemon::start(&format!("{group}{target}"), &[]);
+    let daemon = Daemon::start(&format!("{group}{}", project.target()), &[]);
     until(&daemon, "one worker", async || daemon.ready() == 1).await;
     assert_eq!(daemon.verb(&["scale", "default", "3"]).code, 0);
     until(&daemon, "three workers", async || daemon.ready() == 3).await;
@@ -158,11 +145,13 @@ async fn containers_are_known_by_their_host_names() {
     assert_eq!(daemon.verb(&["scale", "default", "1"]).code, 0);
     until(&daemon, "two workers", async || daemon.ready() == 2).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let mut left = project.containers();
-    let mut expected = [containers[0].clone(), containers[2].clone()];
-    left.sort_unstable();
-    expected.sort_unstable();
-    assert_eq!(left, expected, "the idle one went, and no other: {}", daemon.log());
+    let expected = sorted([containers[0].clone(), containers[2].clone()]);
+    assert_eq!(
+        sorted(project.containers()),
+        expected,
+        "the idle one went, and no other: {}",
+        daemon.log()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
