@@ -6,8 +6,8 @@
 
 DO $$
 DECLARE
-  wanted text[] := CASE WHEN to_regclass('v2_job_queue') IS NULL
-    THEN ARRAY['queue', 'worker_ping', 'config']
+  jobs text := CASE WHEN to_regclass('v2_job_queue') IS NULL THEN 'queue' ELSE 'v2_job_queue' END;
+  wanted text[] := CASE jobs WHEN 'queue' THEN ARRAY['queue', 'worker_ping', 'config']
     ELSE ARRAY['v2_job_queue', 'v2_job_runtime', 'worker_ping', 'config'] END;
   name text;
 BEGIN
@@ -19,12 +19,12 @@ BEGIN
   FOREACH name IN ARRAY wanted LOOP
     EXECUTE format('GRANT SELECT ON %I TO headcount', name);
   END LOOP;
-  -- From 1.458 to 1.614 row-level security hides all jobs, without an error. Since 1.615 the policy
-  -- has no effect.
-  IF 'v2_job_queue' = ANY (wanted) AND NOT EXISTS (
-    SELECT FROM pg_policies WHERE tablename = 'v2_job_queue' AND policyname = 'headcount_reads'
+  -- Up to 1.614 row-level security hides all jobs, without an error. Where it is off, the policy has no
+  -- effect.
+  IF NOT EXISTS (
+    SELECT FROM pg_policies WHERE tablename = jobs AND policyname = 'headcount_reads'
       AND schemaname = current_schema()
   ) THEN
-    CREATE POLICY headcount_reads ON v2_job_queue FOR SELECT TO headcount USING (true);
+    EXECUTE format('CREATE POLICY headcount_reads ON %I FOR SELECT TO headcount USING (true)', jobs);
   END IF;
 END $$;

@@ -105,8 +105,16 @@ fn windmill(events: &[Event]) -> Table {
     for event in events {
         let desired = event.decision.wanted.unwrap_or_default();
         let kind = event.decision.event_type().unwrap_or_default();
-        let (group, reason) = (plain(&event.group), plain(reason(event)));
-        table.row([group, plain(kind), plain(desired), plain(when(event.t)), reason]);
+        let mut why = reason(event);
+        // Windmill has no column for it.
+        match event.outcome {
+            _ if event.dry => why += " (dry run)",
+            Some(Outcome::Failed) => why += " (failed)",
+            Some(Outcome::NotNow) => why += " (not now)",
+            Some(Outcome::Done | Outcome::Pretended) | None => {}
+        }
+        let group = plain(&event.group);
+        table.row([group, plain(kind), plain(desired), plain(when(event.t)), plain(why)]);
     }
     table
 }

@@ -271,21 +271,7 @@ impl Group {
         if let QueueConfig::Bull(bull) = &mut queue {
             bull.slots.get_or_insert(rules.workers.slots);
         }
-        // Windmill's own field of that name says which jobs count; jobs that the queue does not count
-        // the policy cannot see.
-        if let (QueueConfig::Windmill(windmill), Policy::Occupancy(policy)) =
-            (&mut queue, &rules.policy)
-        {
-            if windmill.tags.is_empty() {
-                windmill.tags.clone_from(&policy.custom_tags);
-            }
-            let unseen = policy.custom_tags.iter().filter(|tag| !windmill.tags.contains(tag));
-            let problems = unseen.map(|tag| {
-                let what = format!("{tag} is not among the tags of the queue; add it there");
-                ("policy.occupancy.custom_tags".to_owned(), what)
-            });
-            findings.problems(path, problems.collect());
-        }
+        findings.problems(path, count_custom_tags(&mut queue, &rules.policy));
         if cfg!(not(feature = "kubernetes")) && self.lease == LeaseKind::Kubernetes {
             findings.problem(path, "lease", &not_built_in("kubernetes"));
         }
@@ -311,6 +297,23 @@ impl Group {
             base_dir,
         })
     }
+}
+
+/// Windmill's own field of that name says which jobs count; jobs that the queue does not count the
+/// policy cannot see.
+fn count_custom_tags(queue: &mut QueueConfig, policy: &Policy) -> Vec<(String, String)> {
+    let (QueueConfig::Windmill(windmill), Policy::Occupancy(policy)) = (queue, policy) else {
+        return Vec::new();
+    };
+    if windmill.tags.is_empty() {
+        windmill.tags.clone_from(&policy.custom_tags);
+    }
+    let unseen = policy.custom_tags.iter().filter(|tag| !windmill.tags.contains(tag));
+    let problem = |tag| {
+        let what = format!("{tag} is not among the tags of the queue; add it there");
+        ("policy.occupancy.custom_tags".to_owned(), what)
+    };
+    unseen.map(problem).collect()
 }
 
 /// A worker's memory in bytes.

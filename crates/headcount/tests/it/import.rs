@@ -273,7 +273,7 @@ fn nonsense_is_refused_and_nothing_is_written() {
         (&["no.json"], "", 1, "no.json cannot be read: "),
         (
             &["-"],
-            r#"{"gpu": {"min_workers": 9, "max_workers": 2, "cooldown_seconds": -5}}"#,
+            r#"{"gpu": {"enabled": true, "min_workers": 9, "max_workers": 2, "cooldown_seconds": -5}}"#,
             2,
             "group gpu: autoscaling.min_workers: 9 is above max_workers 2\ngroup gpu: autoscaling.cooldown_seconds: -5 is no whole number from 0 to 604800",
         ),
@@ -292,6 +292,24 @@ fn nonsense_is_refused_and_nothing_is_written() {
         assert!(ran.err.contains(wanted) && !ran.err.contains("hush"), "{args:?}: {}", ran.err);
         assert!(!folder.path().join("headcount.yaml").exists());
     }
+}
+
+#[test]
+fn one_odd_group_keeps_nobody_from_importing_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let groups = r#"{"good": {"enabled": true, "max_workers": 7},
+        "off": {"enabled": false, "full_scale_jobs_waiting": 0, "integration": {"type": "script"}},
+        "bad": {"enabled": true, "min_workers": -1}}"#;
+    let ran = import(folder.path(), &["-"], groups);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    let told = "left out, correct them in Windmill:\ngroup bad: autoscaling.min_workers: -1 is no ";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(ran.out.contains("wrote headcount.yaml: good (dry_run), off (dry_run)"), "{}", ran.out);
+    assert!(ran.out.contains("off: autoscaling.full_scale_jobs_waiting: 0 is no "), "{}", ran.out);
+    let file = folder.path().join("headcount.yaml");
+    let config = config::load(&file, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
+    let most = config.groups.iter().map(|group| (group.name.as_str(), group.rules.workers.max));
+    assert_eq!(most.collect::<Vec<_>>(), [("good", 7), ("off", 10)]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //!
 //! | Windmill | jobs are in | told by |
 //! |---|---|---|
-//! | before 1.458 | `queue` | no `v2_job_queue` |
+//! | before 1.458 | `queue`, perhaps with row-level security | no `v2_job_queue` |
 //! | 1.458 to 1.614 | `v2_job_queue`, with row-level security | [`Base::hidden`] |
 //! | since 1.615 | `v2_job_queue` | |
 //! | since 1.637 | and workers may be native | `worker_ping.native_mode` |

@@ -89,13 +89,19 @@ impl Args {
                 .map_err(|what| WrongUse(format!("{}: {what}", shown(source))))?,
             None => self.ask()?,
         };
-        let groups = self.chosen(rows)?;
+        let (groups, wrong) = self.chosen(rows)?;
+        if groups.is_empty() && !wrong.is_empty() {
+            return Err(WrongUse(wrong.join("\n")).into());
+        }
         let text = yaml::write(&groups, &self.url_file()?);
         self.output.write(&text)?;
         if !self.output.is_printed() {
             self.report(&groups, globals.json)?;
         }
-        Ok(ExitCode::SUCCESS)
+        if wrong.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(WrongUse(format!("left out, correct them in Windmill:\n{}", wrong.join("\n"))).into())
     }
 
     /// The rows of the database.
@@ -124,8 +130,8 @@ impl Args {
             .map_err(|what| anyhow::anyhow!("{}: {what}", postgres.place()))
     }
 
-    /// The groups that are wanted, understood.
-    fn chosen(&self, rows: Vec<Row>) -> Result<Vec<Group>, WrongUse> {
+    /// The groups that are wanted, understood, and what makes no sense in others.
+    fn chosen(&self, rows: Vec<Row>) -> Result<(Vec<Group>, Vec<String>), WrongUse> {
         let mut groups = Vec::new();
         let mut wrong = Vec::new();
         let unnamed = match self.groups.as_slice() {
@@ -159,7 +165,7 @@ impl Args {
             let what = format!("there is no worker group `{name}`; there are {}", there.join(", "));
             return Err(WrongUse(what));
         }
-        if wrong.is_empty() { Ok(groups) } else { Err(WrongUse(wrong.join("\n"))) }
+        Ok((groups, wrong))
     }
 
     /// The file with the url, as the written file should name it.

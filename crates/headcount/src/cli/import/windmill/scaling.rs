@@ -64,7 +64,7 @@ struct Reader<'a> {
 }
 
 impl Scaling {
-    /// The rules in a group's configuration.
+    /// The rules in a group's configuration. Where its scaling is off, what makes no sense is a note.
     ///
     /// # Errors
     /// Everything that makes no sense, with its key.
@@ -93,9 +93,11 @@ impl Scaling {
         };
         notes.extend(reader.unknown());
         group.faults.append(&mut reader.faults);
-        if !group.faults.is_empty() {
+        if enabled == Some(true) && !group.faults.is_empty() {
             return Err(group.faults);
         }
+        // What scales nothing keeps nobody from importing the rest.
+        notes.extend(group.faults.into_iter().map(|fault| format!("{fault}: left out")));
         let bound = |n: u64| u32::try_from(n).unwrap_or(MOST_WORKERS);
         let (min, max) = (bound(min), bound(max));
         let least_alive = alive.filter(|alive| *alive > 0).map(bound);

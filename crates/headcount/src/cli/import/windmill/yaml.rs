@@ -85,6 +85,10 @@ impl Group {
                 format!("    alerts: {{ live_workers_under: {{ workers: {least}, for: 2m }} }}");
             line(text, &alert, "");
         }
+        if self.scaling.enabled == Some(true) && self.scaling.integration == Integration::Kubernetes
+        {
+            text.push_str("    lease: kubernetes\n");
+        }
         text.push_str("    queue:\n      windmill:\n        <<: *windmill\n");
         if name != self.name {
             text.push_str(&format!("        group: {}\n", scalar(&self.name)));
