@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use headcount::finding::Level;
 use headcount::targets::webhook::WebhookConfig;
-use headcount::targets::{Promise, Target, TargetConfig, TargetError};
+use headcount::targets::{Order, Promise, Target, TargetConfig, TargetError};
 use headcount_core::{Silence, Span};
 
 use crate::support::certificates::{acceptor, certificates};
@@ -122,6 +122,42 @@ async fn what_may_pass_is_sent_again_with_the_same_key_and_body() {
     let last = hook.orders();
     assert_ne!(last[6].body, orders[0].body, "after a look it is a new order");
     assert_eq!(last[6].body, last[7].body);
+}
+
+#[tokio::test]
+async fn an_order_without_an_answer_keeps_its_key_over_a_look() {
+    let (hook, folder) = (Hook::start().await, tempfile::tempdir().unwrap());
+    let config = WebhookConfig { timeout: Span::from_secs(1), ..asking(&hook) };
+    let mut target = open(&config, folder.path());
+    let slow = || Reply { after: Duration::from_secs(5), ..Reply::status(200) };
+    let again = |from, to| Order { reason: "another text".into(), ..order(from, to, &[]) };
+    hook.replies([slow()]);
+    let error = target.scale(&order(0, 2, &[])).await.unwrap_err();
+    assert!(matches!(error, TargetError::Timeout { .. }), "{error}");
+    assert_eq!(target.status().await.unwrap().reading.capacity(), 0);
+    target.scale(&again(0, 2)).await.unwrap();
+    let orders = hook.orders();
+    assert_eq!(orders.len(), 2);
+    assert_eq!(orders[0].body, orders[1].body, "nobody knows whether it was carried out");
+    assert_eq!(orders[0].header("idempotency-key"), orders[1].header("idempotency-key"));
+
+    // Another number at the look: it was carried out, or is not what is asked now.
+    hook.replies([slow()]);
+    target.scale(&order(2, 3, &[])).await.unwrap_err();
+    hook.world().workers.insert("other".into(), "ready".into());
+    assert_eq!(target.status().await.unwrap().reading.capacity(), 3);
+    hook.world().workers.remove("other");
+    assert_eq!(target.status().await.unwrap().reading.capacity(), 2);
+    target.scale(&again(2, 3)).await.unwrap();
+    // An answer, even a bad one, ends the order with the next look.
+    target.status().await.unwrap();
+    hook.replies([Reply::status(400)]);
+    target.scale(&order(3, 4, &[])).await.unwrap_err();
+    target.status().await.unwrap();
+    target.scale(&again(3, 4)).await.unwrap();
+    let keys: std::collections::BTreeSet<String> =
+        hook.orders().iter().map(|asked| asked.header("idempotency-key").to_owned()).collect();
+    assert_eq!((hook.orders().len(), keys.len()), (6, 5));
 }
 
 #[tokio::test]

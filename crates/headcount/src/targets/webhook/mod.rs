@@ -164,8 +164,18 @@ struct Webhook {
     /// How long a look may take.
     limit: Duration,
     exact_victims: bool,
-    /// The last order since the last look, with its id and the time it was given.
-    sent: Option<(Order, String, String)>,
+    /// The last order that the next one may be a repetition of.
+    sent: Option<Sent>,
+}
+
+/// An order that was posted.
+struct Sent {
+    order: Order,
+    id: String,
+    /// When it was given.
+    time: String,
+    /// Nobody knows whether it was carried out: there was no answer.
+    is_open: bool,
 }
 
 /// What is posted.
@@ -216,6 +226,14 @@ impl Webhook {
     }
 }
 
+impl Sent {
+    /// Whether it is the same change, for whatever reason.
+    fn is_repeated_by(&self, order: &Order) -> bool {
+        let change = |order: &Order| (order.from, order.to);
+        change(&self.order) == change(order) && self.order.victims == order.victims
+    }
+}
+
 #[async_trait]
 impl Target for Webhook {
     fn promise(&self) -> Promise {
@@ -230,17 +248,33 @@ impl Target for Webhook {
     }
 
     async fn status(&mut self) -> Result<FleetSeen, Missing> {
-        self.sent = None;
-        match &self.status {
+        // What was answered is over with the next look. What was not may still be under way, unless
+        // the number is another one: then it is not what the next order is decided from.
+        self.sent.take_if(|sent| !sent.is_open);
+        let seen = match &self.status {
             Some(url) => self.ask(url).await,
             None => self.assumed.fleet(),
+        };
+        if let Ok(seen) = &seen {
+            self.sent.take_if(|sent| sent.order.from != seen.reading.capacity());
         }
+        seen
     }
 
     async fn scale(&mut self, order: &Order) -> Result<Scaled, TargetError> {
-        let again = self.sent.take().filter(|(sent, ..)| sent == order);
-        let (order, id, time) =
-            again.unwrap_or_else(|| (order.clone(), new_id(), rfc3339(clock::now())));
+        let again = self.sent.take().filter(|sent| sent.is_repeated_by(order));
+        let sent = self.sent.insert(match again {
+            // The same body as well, but of a token that is too old a server wants to know nothing.
+            Some(sent) => Sent { order: Order { token: order.token, ..sent.order }, ..sent },
+            None => Sent {
+                order: order.clone(),
+                id: new_id(),
+                time: rfc3339(clock::now()),
+                is_open: true,
+            },
+        });
+        sent.is_open = true;
+        let Sent { order, id, time, .. } = &*sent;
         let payload = Payload {
             group: &self.group,
             desired: order.to,
@@ -249,16 +283,17 @@ impl Target for Webhook {
             event: order.kind.name(),
             victims: &order.victims,
             token: order.token,
-            idempotency_key: &id,
-            time: &time,
+            idempotency_key: id,
+            time,
         };
         let body = serde_json::to_vec(&payload).expect("texts and numbers can be written");
         let to = order.to;
-        let (_, id, _) = self.sent.insert((order, id.clone(), time));
         if self.status.is_none() {
             self.assumed.announce(to, &format!("webhook {}", shown(&self.url)))?;
         }
         let said = self.caller.post(&self.url, id, &body, OUTPUT_BYTES).await;
+        sent.is_open =
+            matches!(said, Err(TargetError::Timeout { .. } | TargetError::Unreachable { .. }));
         match &said {
             _ if self.status.is_some() => {}
             Ok(_) => self.assumed.set(to),
