@@ -382,6 +382,7 @@ async fn each_allocation_is_told_apart() {
     nomad.world().room = 3;
     let error = target.scale(&told(&nomad, 2, 3, &[])).await.unwrap_err();
     assert!(detail(&error).contains("web.work[2]: no such image"), "{error}");
+    assert!(matches!(error, TargetError::Failed { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -395,6 +396,7 @@ async fn a_count_that_finds_no_node_is_not_asked_for_again() {
     assert_eq!((reading.capacity(), reading.desired), (2, Some(3)));
     let error = target.scale(&told(&nomad, 2, 3, &[])).await.unwrap_err();
     assert!(detail(&error).contains("no node has room"), "{error}");
+    assert!(matches!(error, TargetError::NotNow { .. }), "room may come: {error:?}");
     assert_eq!(counts_asked(&nomad), [3]);
 }
 

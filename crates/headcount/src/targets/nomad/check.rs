@@ -21,6 +21,10 @@ const POLICY: &str = "give the token a policy like deploy/nomad/policy.hcl";
 /// A node cuts every `kill_timeout` to its own `max_kill_timeout`, which is this unless it says so.
 const STANDARD_MAX_KILL: Span = Span::from_secs(30);
 
+/// Since this version Nomad compares the index that a request to scale carries with the job's
+/// (its changelog, GH-23457).
+const ENFORCES_INDEX: [u32; 3] = [1, 8, 2];
+
 /// What is needed, what it is for, and which coarse policies contain it.
 const CAPABILITIES: [(&str, &str, &[&str]); 4] = [
     ("read-job", "the allocations cannot be listed", &["read", "write"]),
@@ -92,7 +96,9 @@ impl Nomad {
                 findings.push(Finding::problem(ABOUT, error.to_string(), fix));
             }
         }
-        let max_kill = self.max_kill_timeout().await;
+        let agent = self.agent_self().await;
+        findings.extend(agent.as_ref().and_then(of_version));
+        let max_kill = agent.as_ref().and_then(max_kill_timeout);
         if let Some(job) = &self.job {
             findings.extend(of_job(job));
             if let Some(group) = self.group() {
@@ -210,16 +216,34 @@ impl Nomad {
         Some(Finding::problem(ABOUT, what, "set `namespace` to one of them"))
     }
 
-    /// How long this agent's node lets a task finish at most. Other nodes may differ.
-    async fn max_kill_timeout(&self) -> Option<Span> {
+    /// What the agent says of itself and of its node. Others may differ.
+    async fn agent_self(&self) -> Option<Value> {
         let topic = Topic { what: "reading the agent", needs: "agent:read" };
         let answer: Result<_, ApiError> =
             self.client.get::<Value>(&["agent", "self"], &[], NOMAD_LOOK, topic).await;
-        let config = answer.ok()?.value;
-        let client = &config["config"]["Client"];
-        let text = client["Enabled"].as_bool()?.then(|| client["MaxKillTimeout"].as_str())??;
-        text.parse().ok()
+        Some(answer.ok()?.value)
     }
+}
+
+/// The longest `kill_timeout` that the agent's node grants, if it is one.
+fn max_kill_timeout(agent: &Value) -> Option<Span> {
+    let client = &agent["config"]["Client"];
+    let text = client["Enabled"].as_bool()?.then(|| client["MaxKillTimeout"].as_str())??;
+    text.parse().ok()
+}
+
+fn of_version(agent: &Value) -> Option<Finding> {
+    let version = agent["config"]["Version"]["Version"].as_str()?;
+    let digits = version.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let parts: Vec<u32> = digits.take(ENFORCES_INDEX.len()).collect::<Result<_, _>>().ok()?;
+    (parts.as_slice() < &ENFORCES_INDEX[..]).then(|| {
+        let [major, minor, patch] = ENFORCES_INDEX;
+        Finding::warning(
+            ABOUT,
+            format!("Nomad {version} does not notice that somebody else changed the job meanwhile"),
+            format!("use Nomad {major}.{minor}.{patch} or newer"),
+        )
+    })
 }
 
 /// Whether the rules seem to allow this, by its own name or by a coarse policy that contains it.
@@ -305,6 +329,18 @@ mod tests {
         assert_eq!(of(coarse), ["read-job-scaling", "scale-job"]);
         assert_eq!(of("namespace \"*\" { policy = \"write\" }").len(), 4);
         assert_eq!(of("agent { policy = \"deny\" }"), [""; 0]);
+    }
+
+    #[test]
+    fn a_version_that_does_not_look_at_the_index_is_told() {
+        let of =
+            |version: &str| of_version(&json!({ "config": { "Version": { "Version": version } } }));
+        for old in ["1.8.1", "1.7.7+ent", "0.12.9", "1.8.1-dev"] {
+            assert!(of(old).is_some_and(|f| f.level == Level::Warning), "{old}");
+        }
+        for new in ["1.8.2", "1.8.2+ent", "1.10.0-beta.1", "2.0.0", "", "dev"] {
+            assert_eq!(of(new), None, "{new}");
+        }
     }
 
     #[test]

@@ -73,8 +73,7 @@ impl Nomad {
     ) -> Result<Scaled, TargetError> {
         let count = known.places().count_to_grow(order.to, order.max);
         if known.count >= count {
-            let detail = self.why_not_placed(known);
-            return Err(TargetError::Failed { what: what.into(), detail });
+            return Err(self.why_not_placed(known, what));
         }
         self.within_bounds(count, what)?;
         self.set(known, count, order, what).await?;
@@ -91,7 +90,8 @@ impl Nomad {
     }
 
     /// As many are asked for already, but they do not serve.
-    fn why_not_placed(&self, known: &Known) -> String {
+    fn why_not_placed(&self, known: &Known, what: &str) -> TargetError {
+        let what = what.to_owned();
         let count = known.count;
         let broken = known.allocs.iter().filter(|alloc| {
             matches!(fleet::role(alloc, known.is_batch), Role::Unfit | Role::Dead { .. })
@@ -100,16 +100,17 @@ impl Nomad {
             .take(3)
             .map(|alloc| format!("{}: {}", alloc.name, fleet::trouble(alloc)))
             .collect();
-        match why.is_empty() {
-            true => format!(
+        if why.is_empty() {
+            let detail = format!(
                 "{count} are asked for already, but no node has room for all of them: see `nomad \
                  job status {}`",
                 self.config.job
-            ),
-            false => {
-                format!("{count} are asked for already, but not all take jobs: {}", why.join("; "))
-            }
+            );
+            return TargetError::NotNow { what, detail };
         }
+        let why = why.join("; ");
+        let detail = format!("{count} are asked for already, but not all take jobs: {why}");
+        TargetError::Failed { what, detail }
     }
 
     async fn shrink(
@@ -300,6 +301,8 @@ impl Nomad {
             "Message": format!("headcount: {}", order.reason),
             "Error": false,
             "PolicyOverride": self.config.policy_override,
+            // Without it Nomad does not look at the index.
+            "EnforceIndex": true,
             "JobModifyIndex": known.job_modify_index,
             "Meta": {
                 "headcount_group": order.group,

@@ -326,7 +326,8 @@ impl World {
     /// Why a count is not taken, as Nomad says it.
     fn refusal(&self, body: &Value) -> Option<String> {
         let count = body["Count"].as_u64().unwrap();
-        let expected = body["JobModifyIndex"].as_u64().unwrap_or(0);
+        let enforced = body["EnforceIndex"] == true;
+        let expected = body["JobModifyIndex"].as_u64().filter(|_| enforced).unwrap_or(0);
         match self.scaling {
             _ if self.kind == "system" => Some("cannot scale jobs of type \"system\"".into()),
             _ if body["Target"]["Group"] != GROUP => {
