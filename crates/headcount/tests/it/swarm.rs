@@ -262,6 +262,7 @@ async fn a_worker_that_crashes_is_broken_and_its_end_is_told() {
     let told = error.to_string();
     assert!(told.contains("1 are asked for already, but not all take jobs: "), "{told}");
     assert!(told.contains(".1: failed: task: non-zero exit (3)"), "{told}");
+    assert!(matches!(error, TargetError::Failed { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -101,7 +101,8 @@ impl Swarm {
         let mut findings = vec![Finding::good(ABOUT, what).stating(Fact::Workers(ready as usize))];
         let broken = tasks::troubles(&tasks, &self.shows());
         if !broken.is_empty() {
-            let shown = broken.into_iter().take(NEIGHBOURS).collect::<Vec<_>>().join("; ");
+            let shown = broken.into_iter().map(|trouble| trouble.says).take(NEIGHBOURS);
+            let shown = shown.collect::<Vec<_>>().join("; ");
             let fix = "look at `docker service ps --no-trunc` and the service's logs";
             findings.push(Finding::warning(ABOUT, format!("not running: {shown}"), fix));
         }

@@ -200,9 +200,15 @@ impl Swarm {
         if why.is_empty() || order.from >= here {
             return None;
         }
-        let why = why.into_iter().take(3).collect::<Vec<_>>().join("; ");
+        let may_pass = why.iter().all(|trouble| trouble.may_pass);
+        let why = why.into_iter().take(3).map(|trouble| trouble.says).collect::<Vec<_>>();
+        let why = why.join("; ");
         let detail = format!("{here} are asked for already, but not all take jobs: {why}");
-        Some(TargetError::Failed { what: what.into(), detail })
+        let what = what.to_owned();
+        Some(match may_pass {
+            true => TargetError::NotNow { what, detail },
+            false => TargetError::Failed { what, detail },
+        })
     }
 
     async fn grow(

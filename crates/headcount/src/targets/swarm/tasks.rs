@@ -92,6 +92,15 @@ pub(super) struct Shown<'a> {
     pub(super) now: Timestamp,
 }
 
+/// What is wrong with a task.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The task, and what Swarm says.
+    pub(super) says: String,
+    /// It waits for a node that takes it.
+    pub(super) may_pass: bool,
+}
+
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -274,11 +283,13 @@ pub(super) fn seen(tasks: &[Task], shown: &Shown<'_>) -> FleetSeen {
 }
 
 /// What is wrong with those that should serve and do not.
-pub(super) fn troubles(tasks: &[Task], shown: &Shown<'_>) -> Vec<String> {
+pub(super) fn troubles(tasks: &[Task], shown: &Shown<'_>) -> Vec<Trouble> {
     let trouble = |(task, failed): (&Task, Option<String>)| {
         let is_broken = task.state(failed.as_deref(), shown) == WorkerState::Broken;
+        let may_pass = failed.is_none() && task.is_unplaced();
         let why = failed.unwrap_or_else(|| task.err());
-        is_broken.then(|| format!("{}: {why}", task.called(shown.service)))
+        let says = || format!("{}: {why}", task.called(shown.service));
+        is_broken.then(|| Trouble { says: says(), may_pass })
     };
     current(tasks).into_iter().filter_map(trouble).collect()
 }
@@ -388,7 +399,8 @@ mod tests {
             ],
             &shown(),
         );
-        assert_eq!(told, ["w.1: failed: exit 3"]);
+        let says = "w.1: failed: exit 3".into();
+        assert_eq!(told, [Trouble { says, may_pass: false }]);
     }
 
     #[test]
@@ -410,7 +422,8 @@ mod tests {
         assert_eq!(states(&[waits.clone()])[0].1, WorkerState::Starting);
         waits.created_at = at(60);
         assert_eq!(states(&[waits.clone()])[0].1, WorkerState::Broken);
-        assert_eq!(troubles(&[waits], &shown()), ["w.1: pending: no suitable node"]);
+        let says = "w.1: pending: no suitable node".into();
+        assert_eq!(troubles(&[waits], &shown()), [Trouble { says, may_pass: true }]);
     }
 
     #[test]
