@@ -136,9 +136,7 @@ impl Service {
         }
         let recent = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= EVENTS_COUNT);
         let good = |said: &str| said.contains("has started") || said.contains("steady state");
-        let bad = |said: &str| {
-            said.contains("unable to place") || said.contains("unable to consistently start")
-        };
+        let bad = |said: &str| finds_no_room(said) || said.contains("unable to consistently start");
         let events = self.events.iter().take_while(|event| recent(event.created_at.0));
         let last = events.map(|e| e.message.as_str()).find(|said| good(said) || bad(said));
         last.filter(|said| bad(said)).map(str::to_owned)
@@ -207,6 +205,11 @@ pub(super) fn seen(
         None => reading.starting = reading.starting.saturating_add(missing),
     }
     FleetSeen { reading, known_as }
+}
+
+/// Whether ECS says that it found no place for a task.
+pub(super) fn finds_no_room(said: &str) -> bool {
+    said.contains("unable to place")
 }
 
 /// The look at a fleet whose tasks cannot be listed: only its numbers.

@@ -4,7 +4,8 @@
 
 use std::collections::HashSet;
 
-use serde_json::json;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::limits::{TASK_PAGES, TASKS_AT_REST, TASKS_IN_MOTION};
@@ -17,6 +18,9 @@ use crate::targets::ecs::session::Api;
 
 /// Tasks that one `DescribeTasks` takes.
 const AT_ONCE: usize = 100;
+/// Descriptions that are asked for at the same time: one after the other, those of a thousand tasks
+/// take longer than a look may.
+const ABREAST: usize = 8;
 
 /// What is known of the tasks.
 #[derive(Debug, Default)]
@@ -61,8 +65,10 @@ impl Listing {
             return Ok(Vec::new());
         }
         let at = Instant::now();
-        let running = list(account, config, "RUNNING", until).await?;
-        let stopped = list(account, config, "STOPPED", until).await?;
+        let (running, stopped) = tokio::try_join!(
+            list(account, config, "RUNNING", until),
+            list(account, config, "STOPPED", until),
+        )?;
         let is_first = self.ended.is_none();
         let mut known = self.ended.clone().unwrap_or_default();
         known.retain(|arn| stopped.contains(arn));
@@ -74,6 +80,20 @@ impl Listing {
         (self.tasks, self.ended) = (tasks, Some(known));
         self.last = Some((at, service.signs()));
         Ok(if is_first { Vec::new() } else { ended })
+    }
+
+    /// Looks at these again, by id. One that has ended meanwhile is told by the next list.
+    pub(super) async fn look_at(
+        &mut self,
+        account: &Account,
+        config: &EcsConfig,
+        ids: &[String],
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        let fresh = describe(account, config, ids, until).await?;
+        self.tasks.retain(|task| !ids.iter().any(|id| id == task.id()));
+        self.tasks.extend(fresh.into_iter().filter(|task| !task.has_stopped()));
+        Ok(())
     }
 }
 
@@ -107,11 +127,11 @@ async fn describe(
     arns: &[String],
     until: Instant,
 ) -> Result<Vec<Task>, ApiError> {
-    let mut all = Vec::new();
-    for some in arns.chunks(AT_ONCE) {
-        let input = json!({ "cluster": config.cluster, "tasks": some });
-        let answer: Tasks = account.call(Api::Ecs, "DescribeTasks", &input, until).await?;
-        all.extend(answer.tasks);
-    }
-    Ok(all)
+    let input = |some| json!({ "cluster": config.cluster, "tasks": some });
+    let inputs: Vec<Value> = arns.chunks(AT_ONCE).map(input).collect();
+    let ask = |input: Value| async move {
+        account.call::<Tasks>(Api::Ecs, "DescribeTasks", &input, until).await
+    };
+    let answers: Vec<Tasks> = stream::iter(inputs).map(ask).buffered(ABREAST).try_collect().await?;
+    Ok(answers.into_iter().flat_map(|answer| answer.tasks).collect())
 }

@@ -21,6 +21,10 @@ use crate::targets::ecs::target::Ecs;
 const AT_ONCE: usize = 10;
 /// Protection that ends sooner than this is renewed.
 const RENEW: Span = Span::from_mins(TASK_PROTECTED_MINUTES as i64 / 2);
+/// Why a task that is not there is not protected.
+const MISSING: &str = "MISSING";
+/// Why one that does not run yet, or not any more, is not.
+const NOT_RUNNING: &str = "TASK_NOT_VALID";
 /// A file with more than this is none of ours.
 const FILE_BYTES: u64 = 4 << 20;
 
@@ -31,6 +35,21 @@ pub(super) struct Protection {
     until: BTreeMap<String, Timestamp>,
     /// It does not work here, and why.
     pub(super) lacks: Option<String>,
+}
+
+/// A task that could not be protected.
+#[derive(Debug)]
+pub(super) struct Unprotected {
+    pub(super) id: String,
+    /// As ECS names it; empty if it gives none.
+    reason: String,
+}
+
+impl Unprotected {
+    /// Whether the same may work a little later.
+    pub(super) fn may_pass(&self) -> bool {
+        [NOT_RUNNING, "DEPLOYMENT_BLOCKED"].contains(&self.reason.as_str())
+    }
 }
 
 impl Protection {
@@ -76,7 +95,7 @@ impl Ecs {
         &mut self,
         ids: &[String],
         until: Instant,
-    ) -> Result<Vec<String>, ApiError> {
+    ) -> Result<Vec<Unprotected>, ApiError> {
         let due: Vec<String> =
             ids.iter().filter(|id| !self.protection.lasts(id)).cloned().collect();
         let mut without = Vec::new();
@@ -88,13 +107,15 @@ impl Ecs {
             for id in some {
                 match protected.contains(&id.as_str()) {
                     true => drop(self.protection.until.insert(id.clone(), end)),
-                    false => without.push(id.clone()),
+                    false => {
+                        let failure = answer.failures.iter().find(|f| short(&f.arn) == id);
+                        let reason = failure.map(|f| f.reason.clone()).unwrap_or_default();
+                        without.push(Unprotected { id: id.clone(), reason });
+                    }
                 }
             }
             // Of one that is gone there is nothing to protect.
-            let gone = answer.failures.iter().filter(|failure| failure.reason == "MISSING");
-            let gone: Vec<&str> = gone.map(|failure| short(&failure.arn)).collect();
-            without.retain(|id| !gone.contains(&id.as_str()));
+            without.retain(|task| task.reason != MISSING);
             let reasons: Vec<String> = answer
                 .failures
                 .iter()
@@ -111,6 +132,26 @@ impl Ecs {
         }
         if !due.is_empty() {
             self.protection.keep();
+        }
+        Ok(without)
+    }
+
+    /// Those of them that are still there: one that ends meanwhile needs no protection any more.
+    ///
+    /// # Errors
+    /// Why nothing is known about it.
+    pub(super) async fn that_stay(
+        &mut self,
+        mut without: Vec<Unprotected>,
+        until: Instant,
+    ) -> Result<Vec<Unprotected>, ApiError> {
+        let unsure = without.iter().filter(|task| task.reason == NOT_RUNNING);
+        let unsure: Vec<String> = unsure.map(|task| task.id.clone()).collect();
+        if !unsure.is_empty() {
+            let Self { listing, account, config, .. } = &mut *self;
+            listing.look_at(account, config, &unsure, until).await?;
+            let stays = |id: &str| listing.tasks.iter().any(|t| t.id() == id && t.is_active());
+            without.retain(|task| task.reason != NOT_RUNNING || stays(&task.id));
         }
         Ok(without)
     }

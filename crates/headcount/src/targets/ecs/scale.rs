@@ -10,7 +10,8 @@ use crate::clock::now;
 use crate::limits::AWS_TIMEOUT;
 use crate::targets::ecs::api::{Service, Task, Updated};
 use crate::targets::ecs::error::ApiError;
-use crate::targets::ecs::fleet::in_order;
+use crate::targets::ecs::fleet::{finds_no_room, in_order};
+use crate::targets::ecs::protection::Unprotected;
 use crate::targets::ecs::session::Api;
 use crate::targets::ecs::target::Ecs;
 use crate::targets::{Order, Scaled, TargetError};
@@ -61,14 +62,20 @@ impl Ecs {
         let sick = self.listing.tasks.iter().filter(sick);
         let mut why: Vec<String> =
             sick.map(|t| format!("{} is unhealthy", t.id())).take(3).collect();
-        why.extend(known.failure(now()));
+        let failure = known.failure(now());
+        // Room for them may come at any time.
+        let passes = why.is_empty() && failure.as_deref().is_some_and(finds_no_room);
+        why.extend(failure);
         if why.is_empty() || order.from >= here {
             return None;
         }
         let why = why.join("; ");
         let detail = format!("{here} are asked for already, but not all take jobs: {why}");
         let what = format!("scaling {} to {}", self.shown(), order.to);
-        Some(TargetError::Failed { what, detail })
+        Some(match passes {
+            true => TargetError::NotNow { what, detail },
+            false => TargetError::Failed { what, detail },
+        })
     }
 
     async fn shrink(
@@ -137,23 +144,29 @@ impl Ecs {
         if let Some(why) = self.protection.lacks.clone() {
             return Ok(Some(why));
         }
-        match self.protect(&staying, until).await {
-            Ok(without)
-                if self.protection.lacks.is_none()
-                    && !without.iter().any(|id| all || self.runs(id)) =>
-            {
-                Ok(None)
+        let protected = match self.protect(&staying, until).await {
+            Ok(without) => self.that_stay(without, until).await,
+            Err(error) => Err(error),
+        };
+        match protected {
+            Ok(_) if self.protection.lacks.is_some() => {
+                let why = self.protection.lacks.clone();
+                self.cannot_protect(why.as_deref().unwrap_or_default());
+                Ok(why)
             }
-            Ok(without) => match self.protection.lacks.clone() {
-                Some(why) => {
-                    self.cannot_protect(&why);
-                    Ok(Some(why))
+            Ok(mut without) => {
+                without.retain(|task| all || self.runs(&task.id));
+                if without.is_empty() {
+                    return Ok(None);
                 }
-                None => {
-                    let detail = format!("{} could not be protected", without.join(", "));
-                    Err(TargetError::Failed { what: what.into(), detail })
-                }
-            },
+                let ids: Vec<&str> = without.iter().map(|task| task.id.as_str()).collect();
+                let detail = format!("{} could not be protected", ids.join(", "));
+                let what = what.into();
+                Err(match without.iter().all(Unprotected::may_pass) {
+                    true => TargetError::NotNow { what, detail },
+                    false => TargetError::Failed { what, detail },
+                })
+            }
             Err(error) => {
                 let lacks = error.is_unknown_action()
                     || (error.is_nameless() && self.account.is_stand_in().await);

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use headcount::targets::{Order, TargetError};
 use headcount_core::Kind;
 
 use super::{busy_map, look, open, open_in, settled, shrink, six_of_which_three_are_busy};
 use crate::support::ecs_api::Fault;
 use crate::support::wait::until;
-use crate::support::workers::sorted;
+use crate::support::workers::{order, sorted};
 
 #[tokio::test]
 async fn three_busy_ones_of_six_stay() {
@@ -135,7 +136,9 @@ async fn a_task_that_cannot_be_protected_stops_the_change() {
     let mut target = open(&api.config());
     settled(&mut target, 6).await;
     api.break_by(Fault::Blocked(HashSet::from([busy[1].clone()])));
-    let error = target.scale(&shrink(&api, 3, &busy)).await.unwrap_err().to_string();
+    let error = target.scale(&shrink(&api, 3, &busy)).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "a deployment passes: {error:?}");
+    let error = error.to_string();
     assert!(error.ends_with(&format!("{} could not be protected", busy[1])), "{error}");
     api.break_by(Fault::Error("UpdateTaskProtection", 500, "ServerException"));
     target.scale(&shrink(&api, 3, &busy)).await.unwrap_err();
@@ -144,6 +147,41 @@ async fn a_task_that_cannot_be_protected_stops_the_change() {
     target.scale(&shrink(&api, 3, &busy)).await.unwrap();
     settled(&mut target, 3).await;
     assert_eq!(api.world().staying(), busy);
+}
+
+#[tokio::test]
+async fn a_task_that_ended_meanwhile_needs_no_protection() {
+    let (api, busy) = six_of_which_three_are_busy().await;
+    let mut target = open(&api.config());
+    settled(&mut target, 6).await;
+    let order = shrink(&api, 3, &busy);
+    // ECS still describes it, and names it TASK_NOT_VALID.
+    api.world().asleep = true;
+    api.world().crash(&busy[1], 3_600.0);
+    api.asked();
+    target.scale(&order).await.unwrap();
+    assert_eq!(api.asked(), ["UpdateTaskProtection", "DescribeTasks", "UpdateService"]);
+    assert_eq!(api.world().desired, 3);
+}
+
+#[tokio::test]
+async fn with_require_victims_a_task_that_does_not_run_yet_is_waited_for() {
+    let (api, busy) = six_of_which_three_are_busy().await;
+    let config = headcount::targets::ecs::EcsConfig { require_victims: true, ..api.config() };
+    let mut target = open(&config);
+    settled(&mut target, 6).await;
+    let victims = shrink(&api, 6, &busy).victims;
+    api.world().slow = true;
+    target.scale(&order(6, 7, &[])).await.unwrap();
+    look(&mut target).await;
+    let back = Order { victims, busy: busy_map(&busy), ..order(7, 6, &[]) };
+    let error = target.scale(&back).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "{error:?}");
+    assert_eq!(api.world().desired, 7);
+    api.world().slow = false;
+    settled(&mut target, 7).await;
+    target.scale(&back).await.unwrap();
+    settled(&mut target, 6).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! What a look shows, and what it costs.
 
+use std::collections::HashSet;
+
 use headcount::queues::Identity;
+use headcount::targets::TargetError;
 use headcount_core::reading::WorkerState;
 
 use super::{look, open, running, settled, shrink};
@@ -130,11 +133,26 @@ async fn what_dies_young_is_counted_once_and_what_cannot_be_placed_is_broken() {
     target.scale(&order(3, 5, &[])).await.unwrap();
     let now = look(&mut target).await;
     assert_eq!((now.ready, now.starting, now.broken), (3, 0, 2));
-    let error = target.scale(&order(3, 4, &[])).await.unwrap_err().to_string();
+    let error = target.scale(&order(3, 4, &[])).await.unwrap_err();
+    assert!(matches!(error, TargetError::NotNow { .. }), "room may come: {error:?}");
+    let error = error.to_string();
     assert!(
         error.contains("5 are asked for already") && error.contains("unable to place"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_thousand_tasks_are_all_read() {
+    let api = EcsApi::start(1_000).await;
+    // As many as the API puts into one page.
+    api.world().page = 100;
+    let mut target = open(&api.config());
+    let seen = target.status().await.unwrap();
+    let ids: HashSet<&str> = seen.reading.workers.iter().map(|w| w.id.as_str()).collect();
+    assert_eq!((seen.reading.ready, ids.len()), (1_000, 1_000));
+    let described = api.asked().iter().filter(|asked| *asked == "DescribeTasks").count();
+    assert_eq!(described, 10);
 }
 
 #[tokio::test]

@@ -23,9 +23,6 @@ use super::server::Server;
 
 /// The key that it knows.
 pub const KEY: &str = "AKIAHEADCOUNT";
-/// Tasks in one page of a list.
-const PAGE: usize = 3;
-
 /// What is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -279,12 +276,12 @@ fn list_tasks(world: &World, input: &Value) -> Value {
     let page: Vec<String> = all
         .iter()
         .skip(from)
-        .take(PAGE)
+        .take(world.page)
         .map(|task| arn(&format!("task/{CLUSTER}/{}", task.id)))
         .collect();
     let mut answer = json!({ "taskArns": page });
-    if from + PAGE < all.len() {
-        answer["nextToken"] = json!((from + PAGE).to_string());
+    if from + world.page < all.len() {
+        answer["nextToken"] = json!((from + world.page).to_string());
     }
     answer
 }

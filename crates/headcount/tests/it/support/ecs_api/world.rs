@@ -60,6 +60,8 @@ pub struct World {
     pub stop_timeout: Option<i64>,
     /// Bounds of AWS' own autoscaler.
     pub auto_scaling: Option<(i64, i64)>,
+    /// Tasks in one page of a list.
+    pub page: usize,
     made: u32,
     pub steps: u64,
 }
@@ -81,6 +83,7 @@ impl World {
             neighbours: Vec::new(),
             stop_timeout: None,
             auto_scaling: None,
+            page: 3,
             made: 0,
             steps: 0,
         };
