@@ -3,6 +3,7 @@
 use headcount::finding::{Fact, Finding, Level};
 use headcount::targets::ecs::EcsConfig;
 use headcount_core::Span;
+use serde_json::Value;
 
 use super::{busy_map, open, running, settled, shrink};
 use crate::support::ecs_api::{EcsApi, Fault};
@@ -121,14 +122,38 @@ async fn no_way_in_is_a_problem_with_a_fix() {
     );
 }
 
+/// A file below `deploy/ecs`.
+fn deployed(file: &str) -> Value {
+    let path = format!("{}/../../deploy/ecs/{file}", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn the_state_folder_belongs_to_the_user_of_the_image() {
+    let dockerfile = include_str!("../../../../../Dockerfile");
+    let user = dockerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    let point = deployed("access-point.json");
+    let made = &point["RootDirectory"]["CreationInfo"];
+    for (uid, gid) in [("Uid", "Gid"), ("OwnerUid", "OwnerGid")] {
+        let of = if uid == "Uid" { &point["PosixUser"] } else { made };
+        assert_eq!(format!("{}:{}", of[uid], of[gid]), user);
+    }
+    for volume in deployed("task-definition.json")["volumes"].as_array().unwrap() {
+        let efs = &volume["efsVolumeConfiguration"];
+        assert_eq!(efs["transitEncryption"], "ENABLED", "an access point asks for it");
+        let is_state = volume["name"] == "state";
+        assert_eq!(efs["authorizationConfig"]["accessPointId"].is_string(), is_state);
+        // ECS takes no folder beside an access point: that has its own.
+        assert_eq!(efs["rootDirectory"].is_string(), !is_state);
+    }
+}
+
 /// The actions of a policy below `deploy/ecs`.
 fn actions(file: &str) -> Vec<String> {
-    let path = format!("{}/../../deploy/ecs/{file}", env!("CARGO_MANIFEST_DIR"));
-    let policy: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let policy = deployed(file);
     let statements = policy["Statement"].as_array().unwrap();
     let all = statements.iter().flat_map(|statement| match &statement["Action"] {
-        serde_json::Value::Array(actions) => actions.clone(),
+        Value::Array(actions) => actions.clone(),
         action => vec![action.clone()],
     });
     all.map(|action| action.as_str().unwrap().to_owned()).collect()
