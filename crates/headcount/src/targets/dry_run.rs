@@ -124,6 +124,7 @@ impl Target for Pretended {
         // Nothing depends on it: where it cannot be kept, it is pretended for this run.
         let _ = self.workers.announce(order.to, "pretending");
         self.workers.set(order.to);
+        // Unlike through a real target the number changes, so what waits after a change must wait.
         Ok(Scaled { note: would(order), ..Scaled::default() })
     }
 
@@ -224,7 +225,8 @@ mod tests {
         let config = DryRunConfig { workers: Some(1), target: None };
         let mut fleet = config.open(&place).unwrap();
         assert_eq!(fleet.status().await.unwrap().reading.capacity(), 1);
-        fleet.scale(&order(1, 3, &[])).await.unwrap();
+        let scaled = fleet.scale(&order(1, 3, &[])).await.unwrap();
+        assert!(!scaled.pretended && fleet.is_dry(), "the pretended number did change");
         assert_eq!(fleet.status().await.unwrap().reading.capacity(), 3);
         let mut again = config.open(&place).unwrap();
         assert_eq!(again.status().await.unwrap().reading.capacity(), 3);

@@ -174,7 +174,7 @@ pub struct Scaled {
     pub removed: Vec<String>,
     /// One line for the event: which were chosen and why, what the back end said.
     pub note: String,
-    /// Nothing was done: this is what would have been.
+    /// Nothing was done, and the next look shows it: this is what would have been.
     pub pretended: bool,
 }
 

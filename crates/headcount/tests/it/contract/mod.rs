@@ -7,6 +7,7 @@ mod cases;
 mod compose;
 mod docker;
 mod door;
+mod dry_run;
 #[cfg(feature = "aws")]
 mod ecs;
 mod group;
