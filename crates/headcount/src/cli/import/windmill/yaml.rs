@@ -85,10 +85,6 @@ impl Group {
                 format!("    alerts: {{ live_workers_under: {{ workers: {least}, for: 2m }} }}");
             line(text, &alert, "");
         }
-        if self.scaling.enabled == Some(true) && self.scaling.integration == Integration::Kubernetes
-        {
-            text.push_str("    lease: kubernetes\n");
-        }
         text.push_str("    queue:\n      windmill:\n        <<: *windmill\n");
         if name != self.name {
             text.push_str(&format!("        group: {}\n", scalar(&self.name)));
@@ -96,6 +92,10 @@ impl Group {
         if !custom_tags.is_empty() {
             let tags: Vec<String> = custom_tags.iter().map(|tag| scalar(tag)).collect();
             line(text, &format!("        tags: [{}]", tags.join(", ")), "custom_tags");
+        }
+        let scaling = &self.scaling;
+        if scaling.enabled == Some(true) && scaling.integration == Integration::Kubernetes {
+            text.push_str("    lease: kubernetes\n");
         }
         text.push_str("    target:\n");
         self.write_target(name, text);
