@@ -284,7 +284,9 @@ fn state_dir(folder: &Path) -> Finding {
         Ok(_) => Finding::good("state", format!("is kept in {shown}")),
         Err(error) => {
             let what = format!("cannot be kept in {shown}: {error}");
-            Finding::problem("state", what, "name a writable folder: `state_dir:` or --state-dir")
+            let fix = "let this user write to it (in the image that is 65532), or name another \
+                       folder: `state_dir:` or --state-dir";
+            Finding::problem("state", what, fix)
         }
     }
 }

@@ -123,10 +123,13 @@ pub fn has_ended(pid: u32, started: u64) -> bool {
 }
 
 /// Whether this is a container that ends, with every process in it, when Headcount does: its first
-/// process is Headcount itself, or a small init that waits for its one child.
+/// process is Headcount itself, or a small init that waits for its one child. Not where Headcount was
+/// started from a shell in it.
 pub fn end_with_headcount() -> bool {
-    let first = std::fs::read_to_string("/proc/1/comm");
-    std::process::id() == 1 || first.is_ok_and(|name| FIRST.contains(&name.trim_end()))
+    // Who was brought into a container from outside has no parent there.
+    let is_child_of_first = rustix::process::getppid().is_none_or(|parent| parent == Pid::INIT);
+    let first = || std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    std::process::id() == 1 || is_child_of_first && FIRST.contains(&first().trim_end())
 }
 
 /// The present run of the machine: start times are only comparable within one.

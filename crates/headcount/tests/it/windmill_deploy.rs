@@ -71,7 +71,7 @@ fn compose_merges_the_file_into_windmills() {
     let mut compose = Command::new("docker");
     compose.args(["compose", "-p", "other", "-f", "docker-compose.yml"]);
     compose.args(["-f", "docker-compose.headcount.yml", "config", "--format", "json"]);
-    compose.current_dir(folder.path()).env("PWD", folder.path());
+    compose.current_dir(folder.path()).env("PWD", folder.path()).env_remove("HEADCOUNT_IMAGE");
     compose.env("DOCKER_CONFIG", Docker::get().config);
     let output = compose.output().expect("no docker: run ./test.sh first");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -81,6 +81,10 @@ fn compose_merges_the_file_into_windmills() {
     assert_eq!(services["windmill_worker"]["pull_policy"], "missing");
     assert_eq!(services["windmill_worker"]["deploy"]["replicas"], 3);
     let ours = &services["headcount"];
+    // The image that has the command in it, by the name that the Dockerfile says.
+    let image = ours["image"].as_str().unwrap();
+    let made = format!("docker build -t {image} --target compose .");
+    assert!(read("Dockerfile").contains(&made), "{made}");
     assert_eq!(ours["environment"]["COMPOSE_PROJECT_NAME"], "other");
     let here = folder.path().to_str().unwrap();
     let file = format!("{here}/headcount.yaml");
