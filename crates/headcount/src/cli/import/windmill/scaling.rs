@@ -435,10 +435,18 @@ mod tests {
                 "autoscaling.integration.tags: has several tags; a script runs with one, `tag`",
             ),
         ];
-        for (scaling, wanted) in table {
-            assert_eq!(of(scaling.clone()).unwrap_err(), [wanted], "{scaling}");
+        for (mut scaling, wanted) in table {
+            let off = of(scaling.clone()).unwrap();
+            assert_eq!(off.notes, [format!("{wanted}: left out")], "it scales nothing: {scaling}");
+            let map = scaling.as_object_mut().filter(|map| !map.contains_key("enabled"));
+            if let Some(map) = map {
+                map.insert("enabled".into(), true.into());
+                assert_eq!(of(scaling.clone()).unwrap_err(), [wanted], "{scaling}");
+            }
         }
-        let many = of(json!({"min_workers": -1, "inc_num_workers": "x", "integration": 1}));
+        let many = json!({"enabled": true, "min_workers": -1, "inc_num_workers": "x",
+            "integration": 1});
+        let many = of(many);
         assert_eq!(many.unwrap_err().len(), 3);
     }
 }
