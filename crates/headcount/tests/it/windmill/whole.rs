@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, LONG_PATIENCE};
@@ -23,13 +24,16 @@ async fn database() -> Database {
 }
 
 fn configuration(database: &Database, policy: &str) -> String {
+    format!("http: {{ listen: none }}\ngroups:\n{}", group(database, "default", "bash", policy))
+}
+
+/// A group of processes that take the jobs of one tag.
+fn group(database: &Database, name: &str, tag: &str, policy: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windmill/worker.py");
     let (script, url) = (script.display(), database.url());
     let owner = url.replace(&format!("{}@", database.name), "postgres@");
     format!(
-        "http: {{ listen: none }}
-groups:
-  default:
+        "  {name}:
     workers: {{ min: 1, max: {WORKERS}, start_up: 5s }}
     policy: {policy}
     brake: {{ off: true }}
@@ -37,23 +41,23 @@ groups:
     look: 1s
     settle: 5s
     stale_after: 10s
-    queue: {{ windmill: {{ url: '{url}', tags: [bash], statement_timeout: 500ms }} }}
+    queue: {{ windmill: {{ url: '{url}', tags: [{tag}], statement_timeout: 500ms }} }}
     target:
       process:
         command:
           - sh
           - -c
-          - FORCE_HOSTNAME=$HEADCOUNT_WORKER exec python3 {script} '{owner}' default bash
+          - FORCE_HOSTNAME=$HEADCOUNT_WORKER exec python3 {script} '{owner}' {name} {tag}
         grace: 300s
 "
     )
 }
 
-async fn add_jobs(database: &Database, count: u32, seconds: f64) {
+async fn add_jobs(database: &Database, tag: &str, count: u32, seconds: f64) {
     // Due for three seconds: at once what Windmill calls waiting.
     let jobs = format!(
         "WITH job AS (INSERT INTO v2_job_queue (tag, scheduled_for, extras)
-           SELECT 'bash', now() - interval '3 s', '{{\"seconds\": {seconds}}}'
+           SELECT '{tag}', now() - interval '3 s', '{{\"seconds\": {seconds}}}'
            FROM generate_series(1, {count}) RETURNING id)
          INSERT INTO v2_job_runtime (id) SELECT id FROM job"
     );
@@ -73,15 +77,16 @@ async fn until(daemon: &Daemon, what: &str, mut so: impl AsyncFnMut() -> bool) {
 async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     let database = database().await;
     let policy = "{ occupancy: { poll: 1s, cooldown_seconds: 1, full_scale_cooldown_seconds: 5,
-      inc_num_workers: 2, dec_scale_occupancy_rate: 60, inc_scale_occupancy_rate: 100, parity: windmill } }";
+      inc_num_workers: 2, inc_scale_num_jobs_waiting: 8, dec_scale_occupancy_rate: 60,
+      inc_scale_occupancy_rate: 100, parity: windmill } }";
     let daemon = Daemon::start(&configuration(&database, policy), &[]);
     until(&daemon, "one worker", async || daemon.ready() == 1).await;
-    add_jobs(&database, 1, 900.0).await;
+    add_jobs(&database, "bash", 1, 900.0).await;
     let running = "SELECT worker FROM v2_job_queue WHERE running AND extras->>'seconds' = '900'";
     until(&daemon, "the long job runs", async || !database.ask(running).await.is_empty()).await;
     let long = database.ask(running).await;
 
-    add_jobs(&database, 1000, 0.01).await;
+    add_jobs(&database, "bash", 1000, 0.01).await;
     until(&daemon, "all done", async || database.ask("SELECT count(*) FROM done").await == "1000")
         .await;
     until(&daemon, "one worker again", async || daemon.ready() == 1 && daemon.steps().len() > 5)
@@ -92,6 +97,14 @@ async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     let kind = |index: usize| events[index]["decision"]["kind"].as_str().unwrap();
     assert_eq!(kind(1), "full_scale_out");
     assert!((2..=5).all(|index| kind(index) == "scale_in"), "{events:#?}");
+    let db = Connection::open(daemon.path("state/state.db")).unwrap();
+    let first = db.query_row(
+        "SELECT t_ms / 1000.0, wanted FROM samples WHERE waiting >= 8 ORDER BY t_ms LIMIT 1",
+        [],
+        |row| Ok((row.get::<_, f64>(0)?, row.get::<_, u32>(1)?)),
+    );
+    let at = events[1]["decision"]["t"].as_f64().unwrap();
+    assert_eq!(first.unwrap(), (at, 8), "the first poll that saw the burst scaled out");
     let reason = |index: usize| events[index]["decision"]["reason"].as_str().unwrap();
     assert!(reason(1).contains("is a full backlog (8 or more): all 8 workers"), "{}", reason(1));
     assert!(reason(2).contains("below 60 %"), "{}", reason(2));
@@ -111,6 +124,42 @@ async fn a_burst_starts_all_workers_at_once_and_idle_ones_go_step_by_step() {
     assert!(finished.is_some_and(|n| (1..=1000).contains(&n)), "{finished:?}");
     let each = "SELECT count(DISTINCT worker) FROM done";
     assert!(database.ask(each).await.parse::<u32>().unwrap() > 4, "many took part");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_group_has_its_own_tags_and_rules() {
+    let database = database().await;
+    let rules = |jobs| {
+        format!(
+            "{{ occupancy: {{ poll: 1s, full_scale_jobs_waiting: {jobs}, inc_num_workers: 1,
+      inc_scale_num_jobs_waiting: 3, inc_scale_occupancy_rate: 100, cooldown_seconds: 0 }} }}"
+        )
+    };
+    let groups = [
+        group(&database, "default", "bash", &rules(1500)),
+        group(&database, "heavy", "gpu", &rules(3)),
+        group(&database, "idle", "flow", &rules(3)),
+    ];
+    let daemon =
+        Daemon::start(&format!("http: {{ listen: none }}\ngroups:\n{}", groups.concat()), &[]);
+    let steps = |name: &str| -> Vec<(u64, u64)> {
+        let events = daemon.events();
+        let of_group = events.iter().filter(|event| event["group"] == name);
+        let number = |event: &Value, key| event["decision"][key].as_u64().unwrap();
+        of_group.map(|e| (number(e, "current"), number(e, "wanted"))).collect()
+    };
+    let workers = "SELECT count(*) FROM worker_ping";
+    until(&daemon, "a worker each", async || database.ask(workers).await == "3").await;
+    for tag in ["bash", "gpu"] {
+        add_jobs(&database, tag, 40, 1.0).await;
+    }
+    until(&daemon, "all done", async || database.ask("SELECT count(*) FROM done").await == "80")
+        .await;
+    let default = steps("default");
+    assert!(default.len() > 3, "{default:?}\n{}", daemon.log());
+    assert!(default.iter().all(|(from, to)| to - from == 1), "{default:?}\n{}", daemon.log());
+    assert_eq!(steps("heavy"), [(0, 1), (1, WORKERS)], "{}", daemon.log());
+    assert_eq!(steps("idle"), [(0, 1)], "{}", daemon.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
