@@ -1,6 +1,6 @@
 //! What a person who points Headcount at a Windmill database should know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headcount_core::{Missing, Silence};
 
@@ -20,7 +20,7 @@ const USUAL_PING: f64 = 15.0;
 /// And those that are quiet, seconds.
 const QUIET_PING: f64 = 90.0;
 /// A native worker has so many rows.
-const NATIVE_ROWS: usize = 8;
+const NATIVE_ROWS: u8 = 8;
 
 impl Windmill {
     /// Everything, each with its fix.
@@ -125,6 +125,7 @@ impl Windmill {
             what += &format!(", {held} held back by a concurrency limit");
         }
         findings.push(Finding::good(ABOUT, what));
+        findings.extend(self.of_unheard(&tags, snapshot));
         if let Some(orphans) = reading.orphaned {
             findings.push(Finding::warning(
                 ABOUT,
@@ -135,6 +136,22 @@ impl Windmill {
         findings
     }
 
+    /// Tags whose jobs call for workers that then do not take them.
+    fn of_unheard(&self, tags: &Tags, snapshot: &Snapshot) -> Option<Finding> {
+        let heard: BTreeSet<&String> =
+            live(snapshot, &self.group, self.alive).flat_map(|worker| &worker.tags).collect();
+        let unheard: Vec<&str> =
+            tags.tags.iter().filter(|tag| !heard.contains(tag)).map(String::as_str).collect();
+        (!heard.is_empty() && !unheard.is_empty()).then(|| {
+            Finding::warning(
+                ABOUT,
+                format!("no live worker of group {} listens to {}", self.group, unheard.join(", ")),
+                "more workers would not take such jobs: let the worker group listen to them in \
+                 windmill, or leave them out of `tags` and of custom_tags",
+            )
+        })
+    }
+
     fn of_workers(&self, era: &Era, snapshot: &Snapshot) -> Vec<Finding> {
         let workers: Vec<&WorkerRow> = live(snapshot, &self.group, self.alive).collect();
         let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -142,7 +159,7 @@ impl Windmill {
             *hosts.entry(&worker.instance).or_default() += 1;
         }
         let native = workers.iter().filter(|worker| worker.native).count();
-        let count = workers.len() - native + native.div_ceil(NATIVE_ROWS);
+        let count = workers.len() - native + native.div_ceil(NATIVE_ROWS.into());
         let silent = snapshot.workers_of(&self.group).filter(|w| w.ping > self.alive).count();
         if count == 0 {
             return vec![Finding::warning(
@@ -152,13 +169,14 @@ impl Windmill {
             )];
         }
         let mut what = format!("{count} live workers of group {}", self.group);
-        if native > 0 {
-            what += &format!(" ({native} rows of native ones, {NATIVE_ROWS} each)");
-        }
         if !era.occupancy {
             what += ", occupancy is not measured by this windmill";
         }
         let mut findings = vec![Finding::good(ABOUT, what).stating(Fact::Consumers(count))];
+        if native > 0 {
+            let what = format!("{native} rows are of native workers, {NATIVE_ROWS} each");
+            findings.push(Finding::good(ABOUT, what).stating(Fact::Slots(NATIVE_ROWS.into())));
+        }
         let shared: Vec<&str> =
             hosts.iter().filter(|(_, n)| **n > 1).map(|(host, _)| *host).collect();
         if !shared.is_empty() {

@@ -102,7 +102,13 @@ async fn what_check_warns_of() {
 
     std::fs::write(&file, configuration(&database.url(), ", group: native")).unwrap();
     let said = ran(folder.path(), &["check"]).out;
-    assert!(said.contains("2 live workers of group native (11 rows of native ones"), "{said}");
+    assert!(said.contains("2 live workers of group native"), "{said}");
+    assert!(said.contains("11 rows are of native workers, 8 each"), "{said}");
+    assert!(said.contains("fix: set `slots: 8` under `workers`"), "{said}");
+
+    std::fs::write(&file, configuration(&database.url(), ", tags: [bash, lua]")).unwrap();
+    let said = ran(folder.path(), &["check"]).out;
+    assert!(said.contains("no live worker of group default listens to lua"), "{said}");
 
     std::fs::write(&file, configuration(&database.url(), ", group: gpu")).unwrap();
     let said = ran(folder.path(), &["check"]);
