@@ -357,10 +357,11 @@ async fn of_more_idle_pods_than_go_nobody_is_named() {
         api.world().put(key, pod);
     }
     let (log, _guard) = listen();
+    // Whoever is told to go stays until it was seen.
+    api.world().busy.extend(names.clone());
     let scaled = target.scale(&shrink(&api, 5, &[])).await.unwrap();
     assert_eq!(scaled.note, "Kubernetes picks 1 of the 6 idle ones");
     assert!(scaled.removed.is_empty(), "{scaled:?}");
-    api.world().busy.extend(names.clone());
     super::until("one goes", async || look(&mut target).await.draining == 1).await;
     api.world().busy.clear();
     settled(&mut target, 5).await;
